@@ -1,0 +1,14 @@
+// The Python module octavo._native: bindings only, no logic.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "cpu_features.h"
+
+namespace nb = nanobind;
+
+NB_MODULE(_native, m) {
+    m.doc() = "Octavo's C++ side.";
+    m.def("cpu_features", &octavo::cpu_features,
+          "Instruction sets this CPU has among those kernels are written for, weakest first.");
+}

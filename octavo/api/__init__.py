@@ -1,0 +1,1 @@
+"""The wire: HTTP routes, schemas, server-sent events, errors, life cycle."""

@@ -1,0 +1,1 @@
+"""Requests, scheduler, paged cache and the engine thread. Knows no HTTP, JSON or templates."""

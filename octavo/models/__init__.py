@@ -1,0 +1,1 @@
+"""Model families: config translation and the function that writes the program, one file each."""

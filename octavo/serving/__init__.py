@@ -1,0 +1,1 @@
+"""Use cases, one a file: between the wire and the engine. Knows no HTTP."""

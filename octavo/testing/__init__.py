@@ -1,0 +1,1 @@
+"""Doubles and tiny models, for our tests and for anyone's."""

@@ -1,0 +1,1 @@
+"""Text in and out: tokenizers, templates, detokenisation, stop strings. Knows no tensors."""

@@ -1,0 +1,1 @@
+"""Model files: finding, reading, naming and decoding them. Every file is untrusted."""
