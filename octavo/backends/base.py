@@ -5,7 +5,7 @@ One call runs a whole step.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -67,6 +67,8 @@ class Batch:
     `block_tables[g][s]` are the blocks of sequence s in context order, padded with 0. After this
     step's writes the first context_lens[s] positions of sequence s are in the cache.
     """
+
+    request_ids: tuple[str, ...]  # S opaque names, for logs, traces and doubles
 
     token_ids: Int32Array  # [T]
     positions: Int32Array  # [axes, T]; one axis for text
@@ -134,11 +136,3 @@ class Backend(Protocol):
     def profile(self, enabled: bool) -> list[OpTime]:
         """Return and clear what was recorded so far; then record or stop recording."""
         ...
-
-
-@dataclass(slots=True)
-class Profile:
-    """Recorder that backends may share."""
-
-    enabled: bool = False
-    times: list[OpTime] = field(default_factory=list)

@@ -1,6 +1,16 @@
-"""SamplingParams: how a request's tokens are chosen and when it ends. Frozen and already checked."""
+"""SamplingParams: how a request's tokens are chosen and when it ends. Frozen, checked."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from octavo.backends.base import RowSampling
+
+if TYPE_CHECKING:
+    from octavo.engine.request import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +45,58 @@ class SamplingParams:
     allowed_token_ids: tuple[int, ...] | None = None
     bad_words: tuple[tuple[int, ...], ...] = ()  # banned token sequences
     stream_interval: int = 1
+
+
+def row_sampling(request: Request) -> RowSampling:
+    """How the next token of a request is found."""
+    params = request.params
+    penalised = params.presence_penalty != 0 or params.frequency_penalty != 0
+    seen = np.unique(request.token_ids).astype(np.int32) if params.repetition_penalty != 1 else None
+    bias = params.logit_bias
+    return RowSampling(
+        temperature=params.temperature,
+        top_k=params.top_k,
+        top_p=params.top_p,
+        min_p=params.min_p,
+        seed=request.seed,
+        position=request.num_output,
+        repetition_penalty=params.repetition_penalty,
+        presence_penalty=params.presence_penalty,
+        frequency_penalty=params.frequency_penalty,
+        seen_ids=seen,
+        output_ids=np.array(list(request.output_counts), np.int32) if penalised else None,
+        output_counts=(
+            np.array(list(request.output_counts.values()), np.int32) if penalised else None
+        ),
+        bias_ids=np.array(list(bias), np.int32) if bias else None,
+        bias_values=np.array(list(bias.values()), np.float32) if bias else None,
+        allowed_ids=(
+            np.array(params.allowed_token_ids, np.int32)
+            if params.allowed_token_ids is not None
+            else None
+        ),
+        banned_ids=_banned_ids(request),
+        num_logprobs=-1 if params.logprobs is None else params.logprobs,
+    )
+
+
+def row_scoring(request: Request, position: int) -> RowSampling:
+    """Only score the known token at `position` (of the whole sequence)."""
+    wanted = request.params.prompt_logprobs
+    return RowSampling(
+        target=request.token_ids[position], num_logprobs=-1 if wanted is None else wanted
+    )
+
+
+def _banned_ids(request: Request) -> np.ndarray[tuple[int], np.dtype[np.int32]] | None:
+    """Ends before `min_tokens`, and the last token of each bad word that has begun."""
+    params = request.params
+    banned: set[int] = set()
+    if request.num_output < params.min_tokens:
+        banned |= params.masked_until_min_tokens
+    for word in params.bad_words:
+        head = list(word[:-1])
+        output_tail = request.token_ids[max(request.prompt_len, request.num_known - len(head)) :]
+        if not head or output_tail == head:
+            banned.add(word[-1])
+    return np.array(sorted(banned), np.int32) if banned else None

@@ -1,0 +1,162 @@
+"""The engine as the event loop sees it: submit a request, iterate over its deltas, abort."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+
+from octavo.backends.base import Backend
+from octavo.engine.loop import Abort, EngineLoop, EngineStats, Event, ResetCache, Stop, Submit
+from octavo.engine.request import Request
+from octavo.engine.sampling import SamplingParams
+from octavo.engine.settings import EngineSettings
+from octavo.engine.stream import RequestStream, TokenDelta
+from octavo.errors import EngineFailure, TooManyRequests, Unavailable
+from octavo.metrics import Metrics
+from octavo.types import FinishReason
+
+
+class AsyncEngine:
+    """All methods are called on the event loop's thread, after `start`."""
+
+    def __init__(
+        self, backend: Backend, settings: EngineSettings, metrics: Metrics | None = None
+    ) -> None:
+        self.settings = settings
+        self.metrics = metrics
+        self._streams: dict[str, RequestStream] = {}
+        self._dead = False
+        self._event_loop: asyncio.AbstractEventLoop | None = None
+        self._loop = EngineLoop(
+            backend, settings, metrics, publish=self._publish, on_death=self._on_death
+        )
+        if metrics is not None:
+            metrics.bind(self._loop.stats)
+
+    # ------------------------------------------------------------------ life
+
+    def start(self) -> None:
+        """Start the engine thread; call inside the running event loop."""
+        self._event_loop = asyncio.get_running_loop()
+        self._loop.start()
+
+    async def stop(self, timeout_s: float = 5.0) -> bool:
+        """End what is left, then the thread; False when a step did not return in time."""
+        self.abort(list(self._streams))
+        self._loop.inbox.put(Stop())
+        return await asyncio.to_thread(self._loop.join, timeout_s)
+
+    @property
+    def alive(self) -> bool:
+        """False once the engine thread has died."""
+        return not self._dead
+
+    @property
+    def num_open(self) -> int:
+        """Requests whose consumers still expect something."""
+        return len(self._streams)
+
+    def check(self) -> None:
+        """Raise Unavailable when the engine is dead."""
+        if self._dead:
+            raise Unavailable("the engine has stopped after an internal error; restart the server")
+
+    def stats(self) -> EngineStats:
+        """Running, waiting, cache usage."""
+        return self._loop.stats()
+
+    # ------------------------------------------------------------------ requests
+
+    def submit(
+        self,
+        request_id: str,
+        prompt_token_ids: Sequence[int],
+        params: SamplingParams,
+        *,
+        priority: int = 0,
+        cache_salt: str | None = None,
+    ) -> RequestStream:
+        """Queue a request; returns at once.
+
+        Raises Unavailable when the engine is dead, TooManyRequests when the queue is full.
+        """
+        self.check()
+        self._check_queue()
+        if request_id in self._streams:
+            raise ValueError(f"request id {request_id!r} is in use")
+        seed = secrets.randbits(64) if params.seed is None else params.seed % 2**64
+        request = Request(
+            request_id,
+            list(prompt_token_ids),
+            params,
+            seed,
+            priority=priority,
+            cache_salt=cache_salt,
+        )
+        request.times.arrived = time.monotonic()
+        stream = RequestStream(request_id, self._close_stream)
+        self._streams[request_id] = stream
+        self._loop.inbox.put(Submit(request))
+        return stream
+
+    def abort(self, request_ids: Iterable[str]) -> int:
+        """End requests with finish reason `abort`, seen by their consumers; how many were open."""
+        known = [request_id for request_id in request_ids if request_id in self._streams]
+        if known:
+            self._loop.inbox.put(Abort(known, "abort"))
+        return len(known)
+
+    async def reset_prefix_cache(self, reset_running_requests: bool = False) -> bool:
+        """Empty the prefix cache; False while blocks are in use, unless requests are preempted."""
+        self.check()
+        done: Future[bool] = Future()
+        self._loop.inbox.put(ResetCache(reset_running_requests, done))
+        return await asyncio.wrap_future(done)
+
+    # ------------------------------------------------------------------ inside
+
+    def _check_queue(self) -> None:
+        limit = self.settings.max_queue
+        waiting = len(self._streams) - self.settings.max_num_seqs
+        if limit and waiting >= limit:
+            raise TooManyRequests(
+                f"{waiting} requests are waiting and --max-queue is {limit}; try again later"
+            )
+
+    def _close_stream(self, request_id: str, reason: FinishReason) -> None:
+        self._streams.pop(request_id, None)
+        if not self._dead:
+            self._loop.inbox.put(Abort([request_id], reason))
+
+    def _publish(self, events: list[Event]) -> None:
+        """On the engine thread: one wake-up of the event loop for all the news of a step."""
+        self._call_event_loop(self._deliver, events)
+
+    def _deliver(self, events: list[Event]) -> None:
+        for request_id, news in events:
+            stream = self._streams.get(request_id)
+            if stream is None:
+                continue  # its consumer has gone
+            if isinstance(news, TokenDelta):
+                stream.deliver(news)
+                ended = news.finish_reason is not None
+            else:
+                stream.fail(news)
+                ended = True
+            if ended:
+                del self._streams[request_id]
+
+    def _on_death(self, error: BaseException) -> None:
+        self._call_event_loop(self._bury)
+
+    def _bury(self) -> None:
+        self._dead = True
+        for stream in self._streams.values():
+            stream.fail(EngineFailure("the engine stopped after an internal error"))
+        self._streams.clear()
+
+    def _call_event_loop(self, callback: object, *args: object) -> None:
+        assert self._event_loop is not None
+        if not self._event_loop.is_closed():
+            self._event_loop.call_soon_threadsafe(callback, *args)  # type: ignore[arg-type]
