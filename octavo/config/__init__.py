@@ -12,6 +12,7 @@ from octavo.config.feature_options import (
     TransferOptions,
     VideoOptions,
 )
+from octavo.config.media import media_limits
 from octavo.config.options import (
     DEFAULT_MODEL,
     CacheOptions,
@@ -21,6 +22,7 @@ from octavo.config.options import (
     SchedulerOptions,
     ServerOptions,
 )
+from octavo.config.parser import Shown, parse_args, parse_args_and, usage
 
 __all__ = [
     "DEFAULT_MODEL",
@@ -32,10 +34,15 @@ __all__ = [
     "ParserOptions",
     "SchedulerOptions",
     "ServerOptions",
+    "Shown",
     "SpeculativeOptions",
     "SpeechOptions",
     "TraceOptions",
     "TransferOptions",
     "VideoOptions",
     "config_from",
+    "media_limits",
+    "parse_args",
+    "parse_args_and",
+    "usage",
 ]

@@ -1,8 +1,8 @@
 """The whole configuration as one frozen value."""
 
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from pathlib import PurePath
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 from octavo.config.feature_options import (
@@ -28,7 +28,8 @@ class Config:
     """What a server is started with.
 
     A `Config` made by hand has the defaults and is not checked; `parse_args` and `check` check.
-    notices: lines for the log at start (flags without effect, choices made for the user).
+    notices and warnings: lines for the log at start (choices made for the user; flags without
+    effect, an open address).
     """
 
     model: ModelOptions = field(default_factory=ModelOptions)
@@ -44,22 +45,26 @@ class Config:
     speech: SpeechOptions = field(default_factory=SpeechOptions)
     trace: TraceOptions = field(default_factory=TraceOptions)
     notices: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def served_name(self) -> str:
         """The model's only name in requests: as given, else the last part of the model's path."""
-        return self.model.served_model_name or PurePath(self.model.model).name or self.model.model
+        path = os.path.abspath(self.model.model)  # `.` and `dir/` have a last part too
+        return self.model.served_model_name or os.path.basename(path) or path
 
 
 GROUPS: dict[str, Any] = {
-    member.name: member.default_factory for member in fields(Config) if member.name != "notices"
+    member.name: member.default_factory
+    for member in fields(Config)
+    if member.default_factory is not MISSING
 }  # field of Config -> its options class
 
 
-def config_from(values: Mapping[str, Any], notices: tuple[str, ...] = ()) -> Config:
+def config_from(values: Mapping[str, Any]) -> Config:
     """A `Config` with these values by field name (`{"port": 80}`) and the defaults otherwise."""
     groups = {
         name: group(**{m.name: values[m.name] for m in fields(group) if m.name in values})
         for name, group in GROUPS.items()
     }
-    return Config(**groups, notices=notices)
+    return Config(**groups)

@@ -1,0 +1,43 @@
+"""How a command ends: exit codes and what people read on stderr."""
+
+import logging
+import sys
+from collections.abc import Callable
+
+from octavo.config import Shown
+from octavo.errors import ConfigError, UsageError
+
+log = logging.getLogger(__name__)
+
+
+def exit_code_of(work: Callable[[], int], prog: str, usage: str) -> int:
+    """Run `work` and turn how it ends into an exit code.
+
+    Help or version: stdout, 0. Wrong usage: usage and reason on stderr, 2. Any other failure: the
+    one line `server: fatal: <reason>` on stderr, 1; --verbose adds the traceback to the log.
+    """
+    try:
+        return work()
+    except Shown as shown:
+        sys.stdout.write(shown.text)
+        return 0
+    except UsageError as error:
+        print(f"{usage}\n{prog}: {one_line(error)}", file=sys.stderr)
+        return error.exit_code
+    except ConfigError as error:
+        return _fatal(one_line(error), error.exit_code)
+    except KeyboardInterrupt:
+        return 130  # what a shell reports for SIGINT
+    except Exception as error:
+        log.debug("the failure in full", exc_info=True)
+        return _fatal(f"{type(error).__name__}: {one_line(error)} (--verbose shows more)", 1)
+
+
+def _fatal(reason: str, exit_code: int) -> int:
+    print(f"server: fatal: {reason}", file=sys.stderr)
+    return exit_code
+
+
+def one_line(error: BaseException) -> str:
+    """The error's sentence without line breaks."""
+    return " ".join(str(error).split())

@@ -1,0 +1,268 @@
+"""From a command line to a checked `Config`: the argparse parser is built from the fields.
+
+argparse alone would take `--served-model-name --x` for two flags and would accept abbreviations;
+so `bind_values` first ties every value to its flag, left to right, and argparse converts.
+"""
+
+import argparse
+import os
+import textwrap
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NoReturn, TypeVar
+
+from octavo import __version__
+from octavo.config import checks
+from octavo.config.config import GROUPS, Config, config_from
+from octavo.config.environment import environment_values
+from octavo.config.fields import Flag, default_in_words, flags_of
+from octavo.config.options import DEFAULT_MODEL
+from octavo.errors import UsageError
+
+E = TypeVar("E")
+
+
+class Shown(Exception):
+    """The command line asked for a text (help, version) in place of work."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+def usage(prog: str) -> str:
+    """The usage lines that accompany a usage error."""
+    return f"usage: {prog} [MODEL] [flags]\n       {prog} --help lists every flag"
+
+
+def parse_args(
+    argv: Sequence[str],
+    *,
+    prog: str = "octavo serve",
+    default_model: str = DEFAULT_MODEL,
+    environ: Mapping[str, str] | None = None,
+) -> Config:
+    """The checked configuration of a command line (without the program's name) and environment.
+
+    Raises UsageError, ConfigError or NotBuilt, and Shown for --help and --version.
+    """
+    values = _values(argv, prog, GROUPS.values())
+    return _config(values, default_model, os.environ if environ is None else environ)
+
+
+def parse_args_and(
+    extra: type[E],
+    argv: Sequence[str],
+    *,
+    prog: str,
+    default_model: str = DEFAULT_MODEL,
+    environ: Mapping[str, str] | None = None,
+) -> tuple[Config, E]:
+    """As `parse_args`, with further flags from the fields of the options class `extra`."""
+    values = _values(argv, prog, [*GROUPS.values(), extra])
+    names = [member.name for member, _ in flags_of(extra)]
+    own = extra(**{name: values.pop(name) for name in names if name in values})
+    return _config(values, default_model, os.environ if environ is None else environ), own
+
+
+def build_parser(prog: str, groups: Iterable[Any]) -> argparse.ArgumentParser:
+    """The parser of the fields of these options classes. Values not given stay unset."""
+    groups = list(groups)
+    parser = _Parser(
+        prog=prog,
+        usage=f"{prog} [MODEL] [flags]",
+        description="Serve MODEL over the OpenAI API. Flags take their value as --flag VALUE or "
+        "--flag=VALUE; of a flag given twice the last value counts.",
+        epilog=_environment_help(groups),
+        formatter_class=_Formatter,
+        allow_abbrev=False,
+        add_help=False,
+    )
+    parser.add_argument("-h", "--help", action=_Help, nargs=0, help="Show this text.")
+    parser.add_argument("--version", action=_Version, nargs=0, help="Show the version.")
+    for group in groups:
+        section = parser.add_argument_group(group.__doc__ or group.__name__)
+        for member, flag in flags_of(group):
+            if flag.names:
+                words = f"{_sentence(flag)} Default: {default_in_words(member, flag)}."
+                _add(section, member.name, flag, words.replace("%", "%%"))
+    return parser
+
+
+def bind_values(argv: Sequence[str], takes_value: Mapping[str, bool]) -> list[str]:
+    """Every word as one flag with its value, `--flag=VALUE`; the lone argument as `--model=`.
+
+    A word after a flag that takes a value is its value, whatever it looks like. Raises UsageError.
+    """
+    bound: list[str] = []
+    positional: list[str] = []
+    words = iter(argv)
+    for word in words:
+        if word == "--":
+            positional += words
+        elif not word.startswith("-") or word == "-":
+            positional.append(word)
+        else:
+            bound.append(_bind(word, words, takes_value))
+    if len(positional) > 1:
+        raise UsageError(f"one MODEL is served, but {len(positional)} were given: {positional}")
+    if positional:
+        if any(word.startswith("--model=") for word in bound):
+            raise UsageError(f"MODEL is given twice, as {positional[0]!r} and by --model")
+        bound.append(f"--model={positional[0]}")
+    return bound
+
+
+def _bind(word: str, rest: Iterable[str], takes_value: Mapping[str, bool]) -> str:
+    name, equals, _ = word.partition("=")
+    if name not in takes_value:
+        raise UsageError(f"unknown flag {name}")
+    if not takes_value[name]:
+        if equals:
+            raise UsageError(f"{name} takes no value")
+        return word
+    if equals:
+        return word
+    for value in rest:
+        return f"{name}={value}"
+    raise UsageError(f"{name} needs a value")
+
+
+def _values(argv: Sequence[str], prog: str, groups: Iterable[Any]) -> dict[str, Any]:
+    """Values by field name, only those given."""
+    parser = build_parser(prog, groups)
+    # argparse has no public list of its flags; `_option_string_actions` has been it since 2.7.
+    actions = parser._option_string_actions
+    takes_value = {name: action.nargs != 0 for name, action in actions.items()}
+    return vars(parser.parse_args(bind_values(argv, takes_value)))
+
+
+def _config(values: dict[str, Any], default_model: str, environ: Mapping[str, str]) -> Config:
+    said = []
+    if "model" not in values:
+        values["model"] = default_model
+        if default_model == DEFAULT_MODEL:
+            said.append(f"no model named: serving {DEFAULT_MODEL}")
+    given = frozenset(values)
+    values |= environment_values(environ, given)
+    config = checks.check(config_from(values))
+    return replace(
+        config,
+        notices=(*said, *checks.notices(config)),
+        warnings=(*_without_effect(given, config), *checks.warnings(config)),
+    )
+
+
+def _without_effect(given: Collection[str], config: Config) -> list[str]:
+    """One line for each flag given that changes nothing."""
+    lines = []
+    for name, group in GROUPS.items():
+        for member, flag in flags_of(group):
+            if member.name not in given or not flag.names:
+                continue
+            if flag.no_effect:
+                lines.append(f"{flag.names[0]} has no effect: {flag.no_effect}")
+            elif (name == "video" and config.video.video_dit is None) or (
+                name == "speech" and config.speech.speech_model is None
+            ):
+                lines.append(f"{flag.names[0]} has no effect: {name} is off")
+    return lines
+
+
+# ------------------------------------------------------------------------------ argparse's pieces
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse that raises our error in place of ending the process."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message.removeprefix("argument "))
+
+
+class _Formatter(argparse.HelpFormatter):
+    """One flag with its value once, its aliases behind; descriptions in their own column."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=32, width=100)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(text, width, break_on_hyphens=False)  # a flag stays in one piece
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        names = ", ".join(action.option_strings)
+        return names if action.nargs == 0 else f"{names} {action.metavar}"
+
+
+class _Help(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        raise Shown(parser.format_help())
+
+
+class _Version(argparse.Action):
+    def __call__(self, *_: Any) -> NoReturn:
+        raise Shown(f"octavo {__version__}\n")
+
+
+class _Switch(argparse.Action):
+    """A flag without value. A tri-state's flags may be given once in all."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, flag: Flag, **rest: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, **rest)
+        self.flag = flag
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        if self.flag.family and hasattr(namespace, self.dest):
+            raise UsageError(
+                f"{option_string}: {self.flag.family} is already set; "
+                f"give only one of {', '.join(self.option_strings)}, once"
+            )
+        setattr(namespace, self.dest, option_string not in self.flag.off_names)
+
+
+class _Append(argparse.Action):
+    """A flag of which every occurrence adds a value to a tuple."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        setattr(namespace, self.dest, (*getattr(namespace, self.dest, ()), values))
+
+
+def _add(section: Any, dest: str, flag: Flag, words: str) -> None:
+    names = (*flag.names, *flag.off_names)
+    common: dict[str, Any] = {"dest": dest, "default": argparse.SUPPRESS, "help": words}
+    if flag.convert is None:
+        section.add_argument(*names, action=_Switch, flag=flag, **common)
+        return
+    if flag.repeats:
+        common["action"] = _Append
+    section.add_argument(*names, type=_argument_type(flag.convert), metavar=flag.metavar, **common)
+
+
+def _argument_type(convert: Callable[[str], Any]) -> Callable[[str], Any]:
+    def typed(value: str) -> Any:
+        try:
+            return convert(value)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return typed
+
+
+def _sentence(flag: Flag) -> str:
+    return f"{flag.doc} One of {', '.join(flag.allowed)}." if flag.allowed else flag.doc
+
+
+def _environment_help(groups: Iterable[Any]) -> str:
+    names = [flag.env for group in groups for _, flag in flags_of(group) if flag.env]
+    return f"Environment variables (see docs/flags.md): {', '.join(names)}, OCTAVO_CACHE."
