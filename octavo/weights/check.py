@@ -1,4 +1,4 @@
-"""Compares the tensors of a checkpoint with those a model's program wants; loading begins with it."""
+"""Compares the tensors of a checkpoint with those that a model's program wants, before loading."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -18,9 +18,9 @@ def check_tensors(
 ) -> None:
     """Raise ModelFileError on a missing, extra or misshapen tensor, or one of an undecoded type.
 
-    expected: Hugging Face name -> shape. may_be_absent: prefixes of expected names that a checkpoint
-    may lack. ignored: prefixes of names that may be there and are not wanted. An entry with a `*` is
-    a pattern for the whole name (`*.rotary_emb.inv_freq`).
+    expected: Hugging Face name -> shape. may_be_absent: prefixes of expected names that a
+    checkpoint may lack. ignored: prefixes of names that may be there and are not wanted. An entry
+    with a `*` is a pattern for the whole name (`*.rotary_emb.inv_freq`).
     """
     tensors = checkpoint.tensors
     name = checkpoint.path.name

@@ -1,4 +1,4 @@
-"""Opens a model, a folder or a GGUF file, as one thing: a Checkpoint of tensors with Hugging Face names."""
+"""Opens a model folder or a GGUF file as a Checkpoint: configuration and tensors by one naming."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -76,8 +76,8 @@ class WeightTensor:
 class Checkpoint:
     """An open model.
 
-    path: the folder or the (first) file. metadata: of a GGUF file, values as in `GGUFFile`; {} for a
-    folder. hf_config: config.json of a folder; {} for GGUF. architecture: GGUF's
+    path: the folder or the (first) file. metadata: of a GGUF file, values as in `GGUFFile`; {} for
+    a folder. hf_config: config.json of a folder; {} for GGUF. architecture: GGUF's
     `general.architecture` or the first of config.json's `architectures`. generation_config: {} if
     absent or malformed. tensors: by Hugging Face name.
     """

@@ -1,4 +1,4 @@
-"""The table of tensor encodings: how many elements and bytes a block has, for every type we can name.
+"""The table of tensor encodings: elements and bytes of a block, for every type we can name.
 
 Sources: the GGML type table of the GGUF format document, and the dtype list of safetensors.
 """
@@ -78,17 +78,52 @@ class TensorType(Enum):
 T = TensorType
 
 GGML_TYPES: dict[int, TensorType] = {
-    **{0: T.F32, 1: T.F16, 2: T.Q4_0, 3: T.Q4_1, 6: T.Q5_0, 7: T.Q5_1, 8: T.Q8_0, 9: T.Q8_1},
-    **{10: T.Q2_K, 11: T.Q3_K, 12: T.Q4_K, 13: T.Q5_K, 14: T.Q6_K, 15: T.Q8_K},
-    **{16: T.IQ2_XXS, 17: T.IQ2_XS, 18: T.IQ3_XXS, 19: T.IQ1_S, 20: T.IQ4_NL, 21: T.IQ3_S},
-    **{22: T.IQ2_S, 23: T.IQ4_XS, 24: T.I8, 25: T.I16, 26: T.I32, 27: T.I64, 28: T.F64},
-    **{29: T.IQ1_M, 30: T.BF16, 34: T.TQ1_0, 35: T.TQ2_0, 39: T.MXFP4, 40: T.NVFP4, 41: T.Q1_0},
+    0: T.F32,
+    1: T.F16,
+    2: T.Q4_0,
+    3: T.Q4_1,
+    6: T.Q5_0,
+    7: T.Q5_1,
+    8: T.Q8_0,
+    9: T.Q8_1,
+    10: T.Q2_K,
+    11: T.Q3_K,
+    12: T.Q4_K,
+    13: T.Q5_K,
+    14: T.Q6_K,
+    15: T.Q8_K,
+    16: T.IQ2_XXS,
+    17: T.IQ2_XS,
+    18: T.IQ3_XXS,
+    19: T.IQ1_S,
+    20: T.IQ4_NL,
+    21: T.IQ3_S,
+    22: T.IQ2_S,
+    23: T.IQ4_XS,
+    24: T.I8,
+    25: T.I16,
+    26: T.I32,
+    27: T.I64,
+    28: T.F64,
+    29: T.IQ1_M,
+    30: T.BF16,
+    34: T.TQ1_0,
+    35: T.TQ2_0,
+    39: T.MXFP4,
+    40: T.NVFP4,
+    41: T.Q1_0,
 }
 """Type number in a GGUF file -> encoding."""
 
 REMOVED_GGML_TYPES: dict[int, str] = {
-    **{4: "Q4_2", 5: "Q4_3", 31: "Q4_0_4_4", 32: "Q4_0_4_8", 33: "Q4_0_8_8"},
-    **{36: "IQ4_NL_4_4", 37: "IQ4_NL_4_8", 38: "IQ4_NL_8_8"},
+    4: "Q4_2",
+    5: "Q4_3",
+    31: "Q4_0_4_4",
+    32: "Q4_0_4_8",
+    33: "Q4_0_8_8",
+    36: "IQ4_NL_4_4",
+    37: "IQ4_NL_4_8",
+    38: "IQ4_NL_8_8",
 }
 """Numbers that the GGUF format gave up; such files must be converted again."""
 

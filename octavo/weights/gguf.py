@@ -1,11 +1,12 @@
-"""Reads GGUF files, versions 2 and 3, single or split: metadata and a checked table of mapped tensors.
+"""Reads GGUF files (versions 2 and 3, single or split): metadata and a table of mapped tensors.
 
-Source: the GGUF specification. Files are strangers': every count, length, shape and offset is checked
-before it is used, and nothing is read that the table does not need.
+Source: the GGUF specification. Files are strangers': every count, length, shape and offset is
+checked before it is used.
 """
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ _PART_NAME = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gg
 class GGUFFile:
     """One file, or all parts of a split one.
 
-    metadata: key -> int, float, bool, str or GGUFArray (of the first part). tensors: name -> tensor.
+    metadata: of the first part, key -> int, float, bool, str or GGUFArray. tensors: by GGUF name.
     """
 
     metadata: dict[str, Any]
@@ -178,7 +179,7 @@ def _check_rows(file: MappedFile, rows: list[_Row]) -> None:
             raise file.broken(f"the tensor {shown(row.name)} occurs twice")
         names.add(row.name)
     ordered = sorted(rows, key=lambda row: row.start)
-    for before, after in zip(ordered, ordered[1:], strict=False):
+    for before, after in pairwise(ordered):
         if after.start < before.end:
             raise file.broken(
                 f"the tensors {shown(before.name)} and {shown(after.name)} overlap in the file"

@@ -1,7 +1,7 @@
-"""Reads the primitive values of a GGUF header: numbers, strings, arrays, each checked against the file's end.
+"""Reads the values of a GGUF header: numbers, strings, arrays, each checked before it is read.
 
-Source: the GGUF specification (little-endian; strings and arrays carry a 64-bit length). The bounds below
-are ours: they keep the memory that a stranger's header can claim small, far above what real files hold.
+Source: the GGUF specification (little-endian; strings and arrays carry a 64-bit length). The bounds
+are ours, far above what real files hold: they keep small what a stranger's header can claim.
 """
 
 import struct

@@ -63,7 +63,7 @@ class MappedFile:
         return ModelFileError(f"{self.name}: {what}")
 
     def close(self) -> None:
-        """Forget the mapping. It is unmapped once the last array that was sliced from it is gone."""
+        """Forget the mapping; it ends once the last array that was sliced from it is gone."""
         self.bytes = np.empty(0, np.uint8)
 
 

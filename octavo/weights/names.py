@@ -1,7 +1,7 @@
 """Maps GGUF tensor names to Hugging Face names, both ways, by rules kept as data.
 
-A rule pairs the stems of a name without its `.weight` or `.bias`; `{}` stands for the block number. A name
-that no rule covers stays as it is, so that the check at loading reports it as unexpected.
+A rule pairs the stems of a name without its `.weight` or `.bias`; `{}` stands for the block number.
+A name that no rule covers stays as it is, so that the check at loading reports it as unexpected.
 `rope_freqs.weight` (divisors of the rope frequencies, in llama3-scaled files) keeps its GGUF name.
 """
 

@@ -1,7 +1,7 @@
 """Decodes tensor bytes to float32 with NumPy: the definition of right for every faster kernel.
 
-Block layouts are GGML's: little-endian, scales in fp16, 32 elements a block. In the 4-bit types byte
-i holds element i in its low nibble and element i + 16 in its high nibble.
+Block layouts are GGML's: little-endian, scales in fp16, 32 elements a block. In the 4-bit types
+byte i holds element i in its low nibble and element i + 16 in its high nibble.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,10 @@ def _bf16(data: Bytes) -> Floats:
 
 def _nibbles(packed: Bytes) -> Floats:
     """[blocks, 16] bytes -> [blocks, 32] values 0..15, low nibbles first."""
-    return np.concatenate((packed & 15, packed >> 4), axis=1).astype(np.float32)
+    values = np.empty((len(packed), 32), np.float32)
+    values[:, :16] = packed & 15
+    values[:, 16:] = packed >> 4
+    return values
 
 
 def _scale(blocks: Bytes, start: int) -> Floats:
@@ -40,17 +43,25 @@ def _scale(blocks: Bytes, start: int) -> Floats:
 
 def _q4_0(data: Bytes) -> Floats:
     blocks = data.reshape(-1, 18)
-    return _scale(blocks, 0) * (_nibbles(blocks[:, 2:]) - np.float32(8))
+    values = _nibbles(blocks[:, 2:])
+    values -= 8
+    values *= _scale(blocks, 0)
+    return values
 
 
 def _q4_1(data: Bytes) -> Floats:
     blocks = data.reshape(-1, 20)
-    return _scale(blocks, 0) * _nibbles(blocks[:, 4:]) + _scale(blocks, 2)
+    values = _nibbles(blocks[:, 4:])
+    values *= _scale(blocks, 0)
+    values += _scale(blocks, 2)
+    return values
 
 
 def _q8_0(data: Bytes) -> Floats:
     blocks = data.reshape(-1, 34)
-    return _scale(blocks, 0) * blocks[:, 2:].view(np.int8).astype(np.float32)
+    values = blocks[:, 2:].view(np.int8).astype(np.float32)
+    values *= _scale(blocks, 0)
+    return values
 
 
 _DECODERS: Mapping[TensorType, Callable[[Bytes], Floats]] = {

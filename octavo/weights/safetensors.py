@@ -1,6 +1,6 @@
 """Reads safetensors files and the sharded folders of the hub: checked headers, mapped tensors.
 
-Why not the `safetensors` package: for NumPy it copies instead of mapping and cannot give BF16, and its
+Why not the `safetensors` package: for NumPy it copies instead of mapping and has no BF16, and its
 errors name neither tensor nor file. The format is eight bytes of length and a JSON object; the
 checks below are all there is to it. Source: the format description of huggingface/safetensors.
 """
