@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 
 from octavo.backends.base import Backend
-from octavo.engine.loop import Abort, EngineLoop, EngineStats, Event, ResetCache, Stop, Submit
+from octavo.engine.core import EngineCore, Event
+from octavo.engine.loop import Abort, EngineLoop, EngineStats, ResetCache, Stop, Submit
 from octavo.engine.request import Request
 from octavo.engine.sampling import SamplingParams
 from octavo.engine.settings import EngineSettings
@@ -28,9 +29,8 @@ class AsyncEngine:
         self._streams: dict[str, RequestStream] = {}
         self._dead = False
         self._event_loop: asyncio.AbstractEventLoop | None = None
-        self._loop = EngineLoop(
-            backend, settings, metrics, publish=self._publish, on_death=self._on_death
-        )
+        core = EngineCore(backend, settings, metrics)
+        self._loop = EngineLoop(core, publish=self._publish, on_death=self._on_death)
         if metrics is not None:
             metrics.bind(self._loop.stats)
 

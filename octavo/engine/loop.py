@@ -1,25 +1,16 @@
-"""The engine thread: take what came in, schedule, run, append, publish. Nothing else touches the
-scheduler or the cache."""
+"""The engine thread: take what came in, step, publish. Nothing else touches the core."""
 
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from octavo.backends.base import Backend, RowLogprobs, StepOutput
-from octavo.engine.batch import Row, build_batch
-from octavo.engine.kv import KVManager
-from octavo.engine.request import Request, why_finished
-from octavo.engine.scheduler import Schedule, Scheduler
-from octavo.engine.settings import EngineSettings
-from octavo.engine.stream import TokenDelta
-from octavo.errors import EngineFailure, RequestError
-from octavo.metrics import FinishedRequest, Metrics
-from octavo.types import FinishReason, PositionLogprobs, TokenLogprob
+from octavo.engine.core import EngineCore, Event
+from octavo.engine.request import Request
+from octavo.types import FinishReason
 
 log = logging.getLogger(__name__)
 
@@ -51,13 +42,6 @@ class Stop(NamedTuple):
 Message = Submit | Abort | ResetCache | Stop
 
 
-class Event(NamedTuple):
-    """News for one request's consumer: a delta or an error."""
-
-    request_id: str
-    news: TokenDelta | RequestError
-
-
 @dataclass(frozen=True, slots=True)
 class EngineStats:
     """Seen from outside at any moment. kv_cache_usage: 0 to 1."""
@@ -68,50 +52,29 @@ class EngineStats:
 
 
 class EngineLoop:
-    """Owns scheduler, cache and backend, on one thread.
+    """Runs a core on its own thread.
 
-    publish: called on the engine thread with the news of each step. on_death: called once when the
-    thread ends by an error that is not a failed step.
+    publish: called on that thread with the news of each step. on_death: called once when the thread
+    ends by an error that is not a failed step.
     """
 
     def __init__(
         self,
-        backend: Backend,
-        settings: EngineSettings,
-        metrics: Metrics | None,
+        core: EngineCore,
         *,
         publish: Callable[[list[Event]], None],
         on_death: Callable[[BaseException], None],
     ) -> None:
-        self.settings = settings
-        self.kv = KVManager(
-            backend.cache_groups,
-            settings.num_blocks,
-            settings.block_size,
-            prefix_caching=settings.prefix_caching,
-            hash_seed=settings.hash_seed,
-        )
-        self.scheduler = Scheduler(
-            self.kv,
-            max_num_seqs=settings.max_num_seqs,
-            max_num_batched_tokens=settings.max_num_batched_tokens,
-            now=time.monotonic,
-        )
         self.inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        self._backend = backend
-        self._metrics = metrics
+        self._core = core
         self._publish = publish
         self._on_death = on_death
-        self._requests: dict[str, Request] = {}
-        self._events: list[Event] = []
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="octavo-engine", daemon=True)
 
-    # ------------------------------------------------------------------ from other threads
-
     def start(self) -> None:
         """Reserve the cache and start the thread."""
-        self._backend.allocate_cache(self.settings.num_blocks, self.settings.block_size)
+        self._core.allocate_cache()
         self._thread.start()
 
     def join(self, timeout_s: float) -> bool:
@@ -121,9 +84,9 @@ class EngineLoop:
 
     def stats(self) -> EngineStats:
         """Requests that run and wait (what is still in the inbox included), blocks in use."""
-        running = len(self.scheduler.running)
-        waiting = len(self.scheduler.waiting) + self.inbox.qsize()
-        return EngineStats(running, waiting, self.kv.usage)
+        scheduler = self._core.scheduler
+        waiting = len(scheduler.waiting) + self.inbox.qsize()
+        return EngineStats(len(scheduler.running), waiting, self._core.kv.usage)
 
     # ------------------------------------------------------------------ the thread
 
@@ -131,17 +94,18 @@ class EngineLoop:
         try:
             while not self._stopping:
                 self._take_inbox()
-                if self.scheduler.has_work and not self._stopping:
-                    self._step()
-                self._flush()
+                if self._core.has_work and not self._stopping:
+                    self._core.step()
+                if events := self._core.take_events():
+                    self._publish(events)
         except BaseException as error:
             log.critical("the engine thread died", exc_info=error)
             self._on_death(error)
 
     def _take_inbox(self) -> None:
         """Handle every message that is there; wait for one when there is nothing else to do."""
-        if not self.scheduler.has_work:
-            self._check_idle()
+        if not self._core.has_work:
+            self._core.check_idle()
             self._handle(self.inbox.get())
         while True:
             try:
@@ -149,157 +113,13 @@ class EngineLoop:
             except queue.Empty:
                 return
 
-    def _step(self) -> None:
-        schedule = self.scheduler.schedule()
-        self._observe(schedule)
-        if not schedule.work:
-            self._refuse_what_cannot_fit(schedule)
-            return
-        try:
-            batch, rows = build_batch(schedule, self.kv)
-            output = self._backend.start(batch).finish()
-        except Exception as error:
-            self._fail(schedule, error)
-            return
-        self._append(schedule, rows, output)
-
-    def _append(self, schedule: Schedule, rows: list[Row], output: StepOutput) -> None:
-        """Publish full blocks, then give each row's token to its request and check for its end."""
-        for item in schedule.work:
-            self.kv.publish(item.request)
-        token_ids = output.token_ids.tolist()
-        for row, token_id, logprobs in zip(rows, token_ids, output.logprobs, strict=True):
-            if row.scored is not None:
-                assert row.request.prompt_logprobs is not None
-                assert logprobs is not None
-                entry = _position_logprobs(token_id, logprobs)
-                row.request.prompt_logprobs[row.scored] = entry
-            else:
-                self._append_token(row.request, token_id, logprobs)
-        for item in schedule.work:
-            if item.samples and item.request.params.max_tokens == 0:
-                self._end(item.request, "length", self._delta(item.request))
-
-    def _append_token(self, request: Request, token_id: int, logprobs: RowLogprobs | None) -> None:
-        request.append(token_id)
-        self._observe_token(request)
-        delta = self._delta(request)
-        delta.token_ids.append(token_id)
-        if logprobs is not None:
-            delta.logprobs = [_position_logprobs(token_id, logprobs)]
-        if ended := why_finished(request, self.settings.max_model_len):
-            delta.stop_reason = ended[1]
-            self._end(request, ended[0], delta)
-        else:
-            self._events.append(Event(request.request_id, delta))
-
-    def _delta(self, request: Request) -> TokenDelta:
-        scores, first = request.prompt_logprobs, request.num_output <= 1
-        return TokenDelta(
-            prompt_logprobs=scores if first else None, cached_tokens=request.num_cached or 0
-        )
-
-    # ------------------------------------------------------------------ ends
-
-    def _end(self, request: Request, reason: FinishReason, news: TokenDelta | RequestError) -> None:
-        """End a request that is not finished: free its blocks, tell its consumer, count it."""
-        self.scheduler.finish(request, reason)
-        del self._requests[request.request_id]
-        if isinstance(news, TokenDelta):
-            news.finish_reason = reason
-        self._events.append(Event(request.request_id, news))
-        self._observe_end(request, reason)
-
-    def _fail(self, schedule: Schedule, error: Exception) -> None:
-        """A failed step takes its own requests with it and nobody else's."""
-        log.error("a model step failed; its %d requests end", len(schedule.work), exc_info=error)
-        for item in schedule.work:
-            failure = EngineFailure("the model step of this request failed; try it again")
-            self._end(item.request, "error", failure)
-
-    def _refuse_what_cannot_fit(self, schedule: Schedule) -> None:
-        """A request that does not fit an empty cache would block the queue for ever."""
-        if not self.scheduler.running and not schedule.preempted:
-            request = self.scheduler.waiting[0]
-            log.error("request %s can never fit the cache", request.request_id)
-            failure = EngineFailure("the request does not fit the KV cache of this server")
-            self._end(request, "error", failure)
-
     def _handle(self, message: Message) -> None:
         match message:
             case Submit(request):
-                self._requests[request.request_id] = request
-                self.scheduler.add(request)
+                self._core.add(request)
             case Abort(request_ids, reason):
-                for request_id in request_ids:
-                    if request_id in self._requests:
-                        self._abort(self._requests[request_id], reason)
+                self._core.abort(request_ids, reason)
             case ResetCache(preempt_running, done):
-                if preempt_running:
-                    self.scheduler.preempt_all()
-                done.set_result(self.kv.forget_all())
+                done.set_result(self._core.reset_prefix_cache(preempt_running))
             case Stop():
                 self._stopping = True
-
-    def _abort(self, request: Request, reason: FinishReason) -> None:
-        self._end(request, reason, TokenDelta(cached_tokens=request.num_cached or 0))
-
-    def _flush(self) -> None:
-        if self._events:
-            events, self._events = self._events, []
-            self._publish(events)
-
-    def _check_idle(self) -> None:
-        """Without requests no block may be in use; a leak is an error of ours, told once."""
-        for pool in self.kv.pools:
-            if pool.num_used:
-                log.error("KV cache: %d blocks are in use while no request is", pool.num_used)
-
-    # ------------------------------------------------------------------ metrics
-
-    def _observe(self, schedule: Schedule) -> None:
-        if self._metrics is None:
-            return
-        for request in schedule.admitted:
-            if request.num_preemptions == 0:
-                cached = request.num_cached or 0
-                self._metrics.observe_admission(request.prompt_len, cached)
-        self._metrics.observe_step(schedule.num_tokens, len(schedule.preempted))
-
-    def _observe_token(self, request: Request) -> None:
-        now, times = time.monotonic(), request.times
-        if self._metrics is not None:
-            if times.last_token:
-                self._metrics.observe_inter_token(now - times.last_token)
-            else:
-                self._metrics.observe_first_token(now - times.arrived)
-        times.first_token = times.first_token or now
-        times.last_token = now
-
-    def _observe_end(self, request: Request, reason: FinishReason) -> None:
-        if self._metrics is None:
-            return
-        times = request.times
-        self._metrics.observe_finished(
-            FinishedRequest(
-                reason=reason,
-                prompt_tokens=request.prompt_len,
-                generation_tokens=request.num_output,
-                max_tokens=request.params.max_tokens,
-                arrived_s=times.arrived,
-                first_scheduled_s=times.first_scheduled,
-                first_token_s=times.first_token,
-                last_token_s=times.last_token,
-                finished_s=times.finished,
-            )
-        )
-
-
-def _position_logprobs(token_id: int, row: RowLogprobs) -> PositionLogprobs:
-    top = tuple(
-        TokenLogprob(top_id, value, rank)
-        for rank, (top_id, value) in enumerate(
-            zip(row.top_ids.tolist(), row.top_values.tolist(), strict=True), 1
-        )
-    )
-    return PositionLogprobs(TokenLogprob(token_id, row.chosen, row.rank), top)

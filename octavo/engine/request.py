@@ -8,6 +8,16 @@ from octavo.engine.sampling import SamplingParams
 from octavo.types import FinishReason, PositionLogprobs
 
 
+def child_id(parent: str, index: int) -> str:
+    """Engine id of the index-th choice of a client's request."""
+    return f"{parent}#{index}"
+
+
+def parent_id(request_id: str) -> str:
+    """The client's request that an engine id belongs to."""
+    return request_id.rpartition("#")[0] or request_id
+
+
 class RequestStatus(Enum):
     """waiting → running → finished, with running → preempted → running in between."""
 
@@ -33,7 +43,7 @@ class Request:
     """A sequence of known tokens that the steps compute until it ends.
 
     token_ids: prompt, then output. num_computed: leading tokens whose keys and values are (or, in
-    the running step, will be) in the cache. num_cached: prompt tokens found there at first admission.
+    the running step, will be) in the cache. num_cached: prompt tokens that first admission found.
     """
 
     request_id: str

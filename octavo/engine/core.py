@@ -1,0 +1,218 @@
+"""One step of the engine, without threads: schedule, run, append, check for ends.
+
+The core owns the scheduler, the cache and the backend, and gathers news for the consumers.
+"""
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from octavo.backends.base import Backend, RowLogprobs, StepOutput
+from octavo.engine.batch import Row, build_batch
+from octavo.engine.kv import KVManager
+from octavo.engine.request import Request, why_finished
+from octavo.engine.scheduler import Schedule, Scheduler
+from octavo.engine.settings import EngineSettings
+from octavo.engine.stream import TokenDelta
+from octavo.errors import EngineFailure, RequestError
+from octavo.metrics import FinishedRequest, Metrics
+from octavo.types import FinishReason, PositionLogprobs, TokenLogprob
+
+log = logging.getLogger(__name__)
+
+
+class Event(NamedTuple):
+    """News for one request's consumer: a delta or an error."""
+
+    request_id: str
+    news: TokenDelta | RequestError
+
+
+class EngineCore:
+    """Called from one thread."""
+
+    def __init__(
+        self, backend: Backend, settings: EngineSettings, metrics: Metrics | None = None
+    ) -> None:
+        self.settings = settings
+        self.kv = KVManager(
+            backend.cache_groups,
+            settings.num_blocks,
+            settings.block_size,
+            prefix_caching=settings.prefix_caching,
+            hash_seed=settings.hash_seed,
+        )
+        self.scheduler = Scheduler(
+            self.kv,
+            max_num_seqs=settings.max_num_seqs,
+            max_num_batched_tokens=settings.max_num_batched_tokens,
+            now=time.monotonic,
+        )
+        self._backend = backend
+        self._metrics = metrics
+        self._requests: dict[str, Request] = {}
+        self._events: list[Event] = []
+
+    def allocate_cache(self) -> None:
+        """Reserve the memory of the KV cache."""
+        self._backend.allocate_cache(self.settings.num_blocks, self.settings.block_size)
+
+    @property
+    def has_work(self) -> bool:
+        """Is there any request that is not finished?"""
+        return self.scheduler.has_work
+
+    def add(self, request: Request) -> None:
+        """Take in a new request."""
+        self._requests[request.request_id] = request
+        self.scheduler.add(request)
+
+    def abort(self, request_ids: Sequence[str], reason: FinishReason) -> None:
+        """End these requests, those of them that are still there."""
+        for request_id in request_ids:
+            if request := self._requests.get(request_id):
+                self._end(request, reason, TokenDelta(cached_tokens=request.num_cached or 0))
+
+    def reset_prefix_cache(self, preempt_running: bool) -> bool:
+        """Empty the prefix cache; False while blocks are in use."""
+        if preempt_running:
+            self.scheduler.preempt_all()
+        return self.kv.forget_all()
+
+    def take_events(self) -> list[Event]:
+        """The news since the last call."""
+        events, self._events = self._events, []
+        return events
+
+    def step(self) -> None:
+        """Plan and run one step. A failed one ends its own requests; nothing is raised."""
+        schedule = self.scheduler.schedule()
+        self._observe(schedule)
+        if not schedule.work:
+            self._refuse_what_cannot_fit(schedule)
+            return
+        try:
+            batch, rows = build_batch(schedule, self.kv)
+            output = self._backend.start(batch).finish()
+        except Exception as error:
+            self._fail(schedule, error)
+            return
+        self._append(schedule, rows, output)
+
+    def _append(self, schedule: Schedule, rows: list[Row], output: StepOutput) -> None:
+        """Publish full blocks, then give each row's token to its request and check for its end."""
+        for item in schedule.work:
+            self.kv.publish(item.request)
+        token_ids = output.token_ids.tolist()
+        for row, token_id, logprobs in zip(rows, token_ids, output.logprobs, strict=True):
+            if row.scored is not None:
+                assert row.request.prompt_logprobs is not None
+                assert logprobs is not None
+                entry = _position_logprobs(token_id, logprobs)
+                row.request.prompt_logprobs[row.scored] = entry
+            else:
+                self._append_token(row.request, token_id, logprobs)
+        for item in schedule.work:
+            if item.samples and item.request.params.max_tokens == 0:
+                self._end(item.request, "length", self._delta(item.request))
+
+    def _append_token(self, request: Request, token_id: int, logprobs: RowLogprobs | None) -> None:
+        request.append(token_id)
+        self._observe_token(request)
+        delta = self._delta(request)
+        delta.token_ids.append(token_id)
+        if logprobs is not None:
+            delta.logprobs = [_position_logprobs(token_id, logprobs)]
+        if ended := why_finished(request, self.settings.max_model_len):
+            delta.stop_reason = ended[1]
+            self._end(request, ended[0], delta)
+        else:
+            self._events.append(Event(request.request_id, delta))
+
+    def _delta(self, request: Request) -> TokenDelta:
+        scores, first = request.prompt_logprobs, request.num_output <= 1
+        return TokenDelta(
+            prompt_logprobs=scores if first else None, cached_tokens=request.num_cached or 0
+        )
+
+    # ------------------------------------------------------------------ ends
+
+    def _end(self, request: Request, reason: FinishReason, news: TokenDelta | RequestError) -> None:
+        """End a request that is not finished: free its blocks, tell its consumer, count it."""
+        self.scheduler.finish(request, reason)
+        del self._requests[request.request_id]
+        if isinstance(news, TokenDelta):
+            news.finish_reason = reason
+        self._events.append(Event(request.request_id, news))
+        self._observe_end(request, reason)
+
+    def _fail(self, schedule: Schedule, error: Exception) -> None:
+        """A failed step takes its own requests with it and nobody else's."""
+        log.error("a model step failed; its %d requests end", len(schedule.work), exc_info=error)
+        for item in schedule.work:
+            failure = EngineFailure("the model step of this request failed; try it again")
+            self._end(item.request, "error", failure)
+
+    def _refuse_what_cannot_fit(self, schedule: Schedule) -> None:
+        """A request that does not fit an empty cache would block the queue for ever."""
+        if not self.scheduler.running and not schedule.preempted:
+            request = self.scheduler.waiting[0]
+            log.error("request %s can never fit the cache", request.request_id)
+            failure = EngineFailure("the request does not fit the KV cache of this server")
+            self._end(request, "error", failure)
+
+    def check_idle(self) -> None:
+        """Without requests no block may be in use; a leak is an error of ours."""
+        for pool in self.kv.pools:
+            if pool.num_used:
+                log.error("KV cache: %d blocks are in use while no request is", pool.num_used)
+
+    # ------------------------------------------------------------------ metrics
+
+    def _observe(self, schedule: Schedule) -> None:
+        if self._metrics is None:
+            return
+        for request in schedule.admitted:
+            if request.num_preemptions == 0:
+                cached = request.num_cached or 0
+                self._metrics.observe_admission(request.prompt_len, cached)
+        self._metrics.observe_step(schedule.num_tokens, len(schedule.preempted))
+
+    def _observe_token(self, request: Request) -> None:
+        now, times = time.monotonic(), request.times
+        if self._metrics is not None:
+            if times.last_token:
+                self._metrics.observe_inter_token(now - times.last_token)
+            else:
+                self._metrics.observe_first_token(now - times.arrived)
+        times.first_token = times.first_token or now
+        times.last_token = now
+
+    def _observe_end(self, request: Request, reason: FinishReason) -> None:
+        if self._metrics is None:
+            return
+        times = request.times
+        self._metrics.observe_finished(
+            FinishedRequest(
+                reason=reason,
+                prompt_tokens=request.prompt_len,
+                generation_tokens=request.num_output,
+                max_tokens=request.params.max_tokens,
+                arrived_s=times.arrived,
+                first_scheduled_s=times.first_scheduled,
+                first_token_s=times.first_token,
+                last_token_s=times.last_token,
+                finished_s=times.finished,
+            )
+        )
+
+
+def _position_logprobs(token_id: int, row: RowLogprobs) -> PositionLogprobs:
+    top = tuple(
+        TokenLogprob(top_id, value, rank)
+        for rank, (top_id, value) in enumerate(
+            zip(row.top_ids.tolist(), row.top_values.tolist(), strict=True), 1
+        )
+    )
+    return PositionLogprobs(TokenLogprob(token_id, row.chosen, row.rank), top)
