@@ -1,0 +1,75 @@
+"""Writes docs/flags.md from the option fields: `python -m octavo.cli.flags_doc > docs/flags.md`."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import Field
+from typing import Any
+
+from octavo.config.config import GROUPS
+from octavo.config.fields import Flag, default_in_words, flags_of
+from octavo.config.names import REASONING_PARSERS, TOOL_PARSERS
+
+_HEAD = """\
+# Flags of `octavo serve`
+
+Written by `python -m octavo.cli.flags_doc` from the fields in `octavo/config`; do not edit.
+
+`octavo serve [MODEL] [flags]`. A flag takes its value as `--flag VALUE` or `--flag=VALUE`; the word
+after such a flag is its value, whatever it looks like. Of a flag given twice the last value counts,
+except where a note says otherwise. Names cannot be abbreviated.
+
+Exit codes: 0 after help, version or a normal end; 2 with usage when the command line itself is
+wrong; 1 with one line `server: fatal: <reason>` for everything else. All flags are checked before
+any model is read.
+"""
+
+
+def flags_document() -> str:
+    """The text of docs/flags.md."""
+    lines = [_HEAD]
+    for group in GROUPS.values():
+        rows = [_flag_row(member, flag) for member, flag in flags_of(group) if flag.names]
+        lines += [f"## {group.__doc__}", "", "| flag | default | |", "|---|---|---|", *rows, ""]
+    lines += ["## Environment variables", "", "| variable | default | |", "|---|---|---|"]
+    lines += [*_environment_rows(), ""]
+    lines += ["## Parser names", ""]
+    lines += ["Names that this version knows but has not built are refused by name.", ""]
+    lines += [f"`--tool-call-parser`: auto, none, {', '.join(TOOL_PARSERS)}.", ""]
+    lines += [f"`--reasoning-parser`: auto, none, {', '.join(REASONING_PARSERS)}."]
+    return "\n".join(lines) + "\n"
+
+
+def _flag_row(member: Field[Any], flag: Flag) -> str:
+    value = "" if flag.convert is None else f" {flag.metavar}"
+    names = ", ".join(f"`{name}{value}`" for name in (*flag.names, *flag.off_names))
+    words = [flag.doc]
+    if flag.allowed:
+        words.append(f"One of {', '.join(flag.allowed)}.")
+    if flag.family:
+        words.append("Only one of these flags, once.")
+    return _row(names, default_in_words(member, flag), " ".join(words))
+
+
+def _environment_rows() -> Iterator[str]:
+    for group in GROUPS.values():
+        for member, flag in flags_of(group):
+            if not flag.env:
+                continue
+            words = flag.doc
+            if flag.names:
+                order = "it wins over the flag" if flag.env_wins else "the flag wins over it"
+                words = f"As `{flag.names[0]}`; {order}. 1, true, TRUE and on mean on."
+            yield _row(f"`{flag.env}`", default_in_words(member, flag), words)
+    yield _row(
+        "`OCTAVO_CACHE`",
+        "`octavo` in `$XDG_CACHE_HOME` or `~/.cache`",
+        "Folder of fetched models.",
+    )
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(flags_document())
