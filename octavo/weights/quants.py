@@ -83,4 +83,5 @@ def decode(kind: TensorType, data: Bytes, shape: tuple[int, ...]) -> Floats:
     data: all its bytes, contiguous; `kind` is one of DECODED_TYPES. F32 is a view of `data` (so
     read-only if the file is mapped), the others are new arrays.
     """
-    return _DECODERS[kind](data).reshape(shape)
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite scales are the file's business
+        return _DECODERS[kind](data).reshape(shape)

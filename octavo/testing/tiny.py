@@ -1,0 +1,231 @@
+"""Writes tiny random Llama checkpoints, as a hub folder or a GGUF file, with clear-cut logits.
+
+Equal shapes and seeds give equal weights in both forms (before encoding), so that the two ways of
+loading can be compared.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from octavo.testing import tiny_tokenizer
+from octavo.testing.model_files import write_gguf, write_safetensors
+from octavo.testing.quantise import (
+    Encoded,
+    encode,
+    quantise_q4_0,
+    quantise_q4_1,
+    quantise_q8_0,
+)
+from octavo.weights import names
+from octavo.weights.encodings import TensorType
+
+__all__ = [
+    "Encoded",
+    "TinyLlama",
+    "encode",
+    "quantise_q4_0",
+    "quantise_q4_1",
+    "quantise_q8_0",
+    "tiny_llama",
+    "write_gguf",
+    "write_safetensors",
+]
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TinyLlama:
+    """The shape of a tiny model. Sizes in elements.
+
+    head_dim None: hidden / heads. vocab: rows of the embedding, at least the tokenizer's. context:
+    tokens. rope_scaling: as in config.json, of `rope_type` linear or llama3. template: the chat
+    template; None: none.
+    """
+
+    seed: int = 0
+    hidden: int = 64
+    heads: int = 4
+    kv_heads: int = 2
+    head_dim: int | None = None
+    layers: int = 2
+    intermediate: int = 128
+    vocab: int = tiny_tokenizer.VOCAB_SIZE
+    tie: bool = False
+    context: int = 2048
+    rope_theta: float = 10000.0
+    rope_scaling: Mapping[str, Any] | None = None
+    template: str | None = field(default=tiny_tokenizer.CHATML, repr=False)
+
+    @property
+    def width(self) -> int:
+        """Elements of one head."""
+        return self.head_dim or self.hidden // self.heads
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Hugging Face name -> shape of every weight."""
+        hidden, inner = self.hidden, self.intermediate
+        query, key = self.heads * self.width, self.kv_heads * self.width
+        shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (self.vocab, hidden)}
+        for layer in range(self.layers):
+            prefix = f"model.layers.{layer}."
+            shapes |= {
+                prefix + "input_layernorm.weight": (hidden,),
+                prefix + "self_attn.q_proj.weight": (query, hidden),
+                prefix + "self_attn.k_proj.weight": (key, hidden),
+                prefix + "self_attn.v_proj.weight": (key, hidden),
+                prefix + "self_attn.o_proj.weight": (hidden, query),
+                prefix + "post_attention_layernorm.weight": (hidden,),
+                prefix + "mlp.gate_proj.weight": (inner, hidden),
+                prefix + "mlp.up_proj.weight": (inner, hidden),
+                prefix + "mlp.down_proj.weight": (hidden, inner),
+            }
+        shapes["model.norm.weight"] = (hidden,)
+        if not self.tie:
+            shapes["lm_head.weight"] = (self.vocab, hidden)
+        return shapes
+
+    def weights(self) -> dict[str, Floats]:
+        """Hugging Face name -> values.
+
+        Normalised states have elements of about 1, so rows of standard deviation 2 / sqrt(hidden)
+        give logits that spread over about -6..6; layers add more than the embedding holds, so that
+        tied models do not just repeat their input.
+        """
+        random = np.random.default_rng(self.seed)
+        weights = {}
+        for name, shape in self.shapes().items():
+            values = random.standard_normal(shape, np.float32)
+            if len(shape) == 1:
+                weights[name] = 1 + np.float32(0.1) * values
+            else:
+                gain = 2 if name.startswith(("model.embed", "lm_head")) else 1
+                gain = 3 if name.endswith("down_proj.weight") else gain
+                weights[name] = values * np.float32(gain / math.sqrt(shape[1]))
+        return weights
+
+
+def tiny_llama(
+    path: Path,
+    *,
+    format: Literal["folder", "gguf"] = "folder",  # noqa: A002 - the word for it
+    weight_type: str = "F32",
+    shards: int = 1,
+    **shape: Any,
+) -> Path:
+    """Write the model `TinyLlama(**shape)` and return `path`.
+
+    weight_type: F32, F16 or BF16, and for GGUF Q4_0, Q4_1 or Q8_0 too, of the matrices (whose rows
+    must be multiples of 32 elements). Norms are F32 in GGUF, as converters write them. shards: of
+    the folder's safetensors.
+    """
+    model = TinyLlama(**shape)
+    kind = TensorType[weight_type]
+    if format == "gguf":
+        return _write_gguf(path, model, kind)
+    return _write_folder(path, model, kind, shards)
+
+
+def _write_folder(folder: Path, model: TinyLlama, kind: TensorType, shards: int) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {
+        "config.json": _config(model, kind),
+        "generation_config.json": {"eos_token_id": tiny_tokenizer.token_id(tiny_tokenizer.EOS)},
+        **tiny_tokenizer.folder_files(model.template),
+    }
+    tensors = {name: encode(values, kind) for name, values in model.weights().items()}
+    if shards == 1:
+        write_safetensors(folder / "model.safetensors", tensors)
+    else:
+        weight_map: dict[str, str] = {}
+        for index in range(shards):
+            shard = f"model-{index + 1:05}-of-{shards:05}.safetensors"
+            some = {name: tensors[name] for name in list(tensors)[index::shards]}
+            write_safetensors(folder / shard, some)
+            weight_map |= dict.fromkeys(some, shard)
+        files["model.safetensors.index.json"] = {"metadata": {}, "weight_map": weight_map}
+    for name, value in files.items():
+        (folder / name).write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
+    return folder
+
+
+def _config(model: TinyLlama, kind: TensorType) -> dict[str, Any]:
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": model.hidden,
+        "intermediate_size": model.intermediate,
+        "num_hidden_layers": model.layers,
+        "num_attention_heads": model.heads,
+        "num_key_value_heads": model.kv_heads,
+        "head_dim": model.width,
+        "vocab_size": model.vocab,
+        "max_position_embeddings": model.context,
+        "rms_norm_eps": 1e-5,
+        "rope_theta": model.rope_theta,
+        "hidden_act": "silu",
+        "attention_bias": False,
+        "mlp_bias": False,
+        "tie_word_embeddings": model.tie,
+        "bos_token_id": tiny_tokenizer.token_id(tiny_tokenizer.BOS),
+        "eos_token_id": tiny_tokenizer.token_id(tiny_tokenizer.EOS),
+        "torch_dtype": {"F16": "float16", "BF16": "bfloat16"}.get(kind.value, "float32"),
+    }
+    if model.rope_scaling is not None:
+        config["rope_scaling"] = dict(model.rope_scaling)
+    return config
+
+
+def _write_gguf(path: Path, model: TinyLlama, kind: TensorType) -> Path:
+    metadata: dict[str, Any] = {
+        "general.architecture": "llama",
+        "general.name": "tiny",
+        "llama.block_count": model.layers,
+        "llama.context_length": model.context,
+        "llama.embedding_length": model.hidden,
+        "llama.feed_forward_length": model.intermediate,
+        "llama.attention.head_count": model.heads,
+        "llama.attention.head_count_kv": model.kv_heads,
+        "llama.attention.layer_norm_rms_epsilon": 1e-5,
+        "llama.rope.dimension_count": model.width,
+        "llama.rope.freq_base": model.rope_theta,
+        "llama.vocab_size": model.vocab,
+        **tiny_tokenizer.gguf_metadata(model.template, model.vocab),
+    }
+    if model.width * model.heads != model.hidden:
+        metadata["llama.attention.key_length"] = model.width
+        metadata["llama.attention.value_length"] = model.width
+    rules = names.RULES["llama"]
+    tensors = {}
+    for name, values in model.weights().items():
+        old = names.to_gguf(rules, name)
+        rows = names.transform(rules, old, values.shape[0], "llama", metadata)
+        stored = values if rows is None else values[np.argsort(rows.row_order(len(values)))]
+        tensors[old] = encode(stored, kind if values.ndim > 1 else TensorType.F32)
+    scaling = model.rope_scaling or {}
+    if scaling.get("rope_type") == "linear":
+        metadata["llama.rope.scaling.type"] = "linear"
+        metadata["llama.rope.scaling.factor"] = float(scaling["factor"])
+    elif scaling:
+        tensors[names.ROPE_FREQS] = encode(_llama3_divisors(model, scaling), TensorType.F32)
+    return write_gguf(path, metadata, tensors)
+
+
+def _llama3_divisors(model: TinyLlama, scaling: Mapping[str, Any]) -> Floats:
+    """[width / 2]: what each rope frequency is divided by.
+
+    Llama 3.1: wavelengths above context / low_freq_factor by `factor`, those below
+    context / high_freq_factor by 1, between them by a blend of the two.
+    """
+    exponents = np.arange(0, model.width, 2, dtype=np.float64) / model.width
+    turns = scaling["original_max_position_embeddings"] * model.rope_theta**-exponents / math.tau
+    low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+    blend = np.clip((turns - low) / (high - low), 0, 1)
+    return np.asarray(1 / ((1 - blend) / scaling["factor"] + blend), np.float32)
