@@ -1,0 +1,98 @@
+"""Reads untrusted model settings (config.json, GGUF metadata) and names the key that is wrong."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from octavo.errors import ModelFileError
+
+_SHOWN = 60  # characters of a stranger's value in a message
+
+
+def shown(value: object) -> str:
+    """The value for a message, cut to a readable length."""
+    if isinstance(value, int) and value.bit_length() > 128:
+        return "a number of more than 128 bits"
+    text = repr(value[:_SHOWN] if isinstance(value, str | list | tuple | bytes) else value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
+class Fields:
+    """A mapping of settings. Every reader raises ModelFileError naming the key.
+
+    `default` None makes a setting required; a null counts as absent.
+    """
+
+    def __init__(self, values: Mapping[str, Any], prefix: str = "") -> None:
+        self._values = values
+        self.prefix = prefix  # written before each key, in look-ups and messages
+
+    def has(self, key: str) -> bool:
+        """Present and not null."""
+        return self._values.get(self.prefix + key) is not None
+
+    def integer(self, key: str, default: int | None = None, *, low: int = 1, high: int) -> int:
+        """A whole number, low <= it <= high."""
+        value = self._get(key, default)
+        if type(value) is not int or not low <= value <= high:
+            raise self.wrong(key, f"a whole number from {low} to {high}")
+        return int(value)
+
+    def number(self, key: str, default: float | None = None, *, low: float, high: float) -> float:
+        """A finite number, low <= it <= high."""
+        value = self._get(key, default)
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not low <= value <= high
+            or not math.isfinite(value)
+        ):
+            raise self.wrong(key, f"a number from {low:g} to {high:g}")
+        return float(value)
+
+    def boolean(self, key: str, default: bool) -> bool:
+        """true or false."""
+        value = self._get(key, default)
+        if not isinstance(value, bool):
+            raise self.wrong(key, "true or false")
+        return bool(value)
+
+    def text(self, key: str, default: str) -> str:
+        """A string."""
+        value = self._get(key, default)
+        if not isinstance(value, str):
+            raise self.wrong(key, "a string")
+        return str(value)
+
+    def mapping(self, key: str) -> "Fields":
+        """An object, empty when absent; its keys are told as `key.name`."""
+        value = self._get(key, {})
+        if not isinstance(value, Mapping):
+            raise self.wrong(key, "an object")
+        nested = Fields({f"{self.prefix}{key}.{name}": v for name, v in value.items()})
+        nested.prefix = f"{self.prefix}{key}."
+        return nested
+
+    def token_id(self, key: str, vocab_size: int) -> int | None:
+        """A token id, or None when absent."""
+        return self.integer(key, low=0, high=vocab_size - 1) if self.has(key) else None
+
+    def token_ids(self, key: str, vocab_size: int) -> tuple[int, ...]:
+        """A token id or a list of them; empty when absent."""
+        value = self._get(key, ())
+        ids = value if isinstance(value, list | tuple) else [value]
+        if not all(type(i) is int and 0 <= i < vocab_size for i in ids):
+            raise self.wrong(key, f"a token id, or a list of them, below the {vocab_size} tokens")
+        return tuple(dict.fromkeys(ids))
+
+    def wrong(self, key: str, allowed: str) -> ModelFileError:
+        """To raise: this key's value is not what is allowed."""
+        name = self.prefix + key
+        value = self._values.get(name)
+        if value is None:
+            return ModelFileError(f"{name} is missing; it must be {allowed}")
+        return ModelFileError(f"{name} is {shown(value)}; it must be {allowed}")
+
+    def _get(self, key: str, default: Any) -> Any:
+        value = self._values.get(self.prefix + key)
+        return default if value is None else value

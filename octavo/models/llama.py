@@ -1,0 +1,205 @@
+"""The Llama family: Llama 1 to 3, Mistral, SmolLM and all that share their shape."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from octavo.errors import ModelFileError
+from octavo.graph import Graph, RopeConfig
+from octavo.models.fields import Fields
+from octavo.models.registry import register
+from octavo.models.rope_scaling import gguf_linear_factor, rope_settings
+from octavo.weights.checkpoint import WeightTensor
+from octavo.weights.names import ROPE_FREQS
+
+# Bounds on what a stranger's file may claim, far above any known model of this family.
+MAX_LAYERS = 1024
+MAX_HEADS = 4096
+MAX_WIDTH = 1 << 20
+MAX_VOCAB = 1 << 24
+MAX_POSITIONS = (1 << 31) - 1  # positions are int32
+
+_MISTRAL_WINDOW = 4096  # what its config.json means when it names no sliding_window
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaConfig:
+    """Sizes and options. vocab_size: rows of the embedding, which may exceed the tokens."""
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    rms_eps: float
+    rope: RopeConfig
+    max_position_embeddings: int
+    tie_embeddings: bool = False
+    qkv_bias: bool = False
+    o_bias: bool = False
+    mlp_bias: bool = False
+    window: int = 0  # tokens a query sees; 0: all
+    bos_token_id: int | None = None
+    eos_token_ids: tuple[int, ...] = ()
+
+    @classmethod
+    def from_hf(cls, values: Mapping[str, Any]) -> "LlamaConfig":
+        """From config.json. ModelFileError names the key that is wrong or not built."""
+        hf = Fields(values)
+        if hf.text("hidden_act", "silu") != "silu":
+            raise hf.wrong("hidden_act", "silu: no other activation is built for this family")
+        if hf.has("quantization_config"):
+            raise ModelFileError("quantization_config is set; quantised folders are not built yet")
+        if hf.number("partial_rotary_factor", 1.0, low=0, high=1) != 1:
+            raise hf.wrong("partial_rotary_factor", "1 in this family")
+        vocab_size = hf.integer("vocab_size", high=MAX_VOCAB)
+        hidden, heads, head_dim = _heads(hf, "hidden_size", "num_attention_heads", "head_dim")
+        theta, factors = rope_settings(hf, head_dim)
+        bias = hf.boolean("attention_bias", False)
+        is_mistral = hf.text("model_type", "llama") == "mistral"
+        return cls(
+            vocab_size=vocab_size,
+            hidden_size=hidden,
+            intermediate_size=hf.integer("intermediate_size", high=MAX_WIDTH),
+            num_layers=hf.integer("num_hidden_layers", high=MAX_LAYERS),
+            num_heads=heads,
+            num_kv_heads=_kv_heads(hf, "num_key_value_heads", heads),
+            head_dim=head_dim,
+            rms_eps=hf.number("rms_norm_eps", 1e-6, low=0, high=1),
+            rope=RopeConfig(head_dim, head_dim, theta, factors),
+            max_position_embeddings=hf.integer("max_position_embeddings", 2048, high=MAX_POSITIONS),
+            tie_embeddings=hf.boolean("tie_word_embeddings", False),
+            qkv_bias=bias,
+            o_bias=bias,
+            mlp_bias=hf.boolean("mlp_bias", False),
+            window=_mistral_window(values) if is_mistral else 0,
+            bos_token_id=hf.token_id("bos_token_id", vocab_size),
+            eos_token_ids=hf.token_ids("eos_token_id", vocab_size),
+        )
+
+    @classmethod
+    def from_gguf(
+        cls, metadata: Mapping[str, Any], tensors: Mapping[str, WeightTensor]
+    ) -> "LlamaConfig":
+        """From GGUF metadata, and from which tensors there are. ModelFileError names the key."""
+        gguf, tokens = Fields(metadata, "llama."), Fields(metadata, "tokenizer.ggml.")
+        if gguf.has("expert_count") and gguf.integer("expert_count", low=0, high=MAX_LAYERS):
+            raise gguf.wrong("expert_count", "0: mixtures of experts are not built yet")
+        if "model.embed_tokens.weight" not in tensors:
+            raise ModelFileError("tensor token_embd.weight is missing")
+        vocab_size = tensors["model.embed_tokens.weight"].shape[0]
+        hidden, heads, head_dim = _heads(
+            gguf, "embedding_length", "attention.head_count", "attention.key_length"
+        )
+        for key in ("rope.dimension_count", "attention.value_length"):
+            if gguf.integer(key, head_dim, high=MAX_WIDTH) != head_dim:
+                raise gguf.wrong(key, f"{head_dim}, the size of a head")
+        biases = {name for name in tensors if name.startswith("model.layers.0.")}
+        return cls(
+            vocab_size=vocab_size,
+            hidden_size=hidden,
+            intermediate_size=gguf.integer("feed_forward_length", high=MAX_WIDTH),
+            num_layers=gguf.integer("block_count", high=MAX_LAYERS),
+            num_heads=heads,
+            num_kv_heads=_kv_heads(gguf, "attention.head_count_kv", heads),
+            head_dim=head_dim,
+            rms_eps=gguf.number("attention.layer_norm_rms_epsilon", low=0, high=1),
+            rope=_gguf_rope(gguf, head_dim, tensors.get(ROPE_FREQS)),
+            max_position_embeddings=gguf.integer("context_length", high=MAX_POSITIONS),
+            tie_embeddings="lm_head.weight" not in tensors,
+            qkv_bias="model.layers.0.self_attn.q_proj.bias" in biases,
+            o_bias="model.layers.0.self_attn.o_proj.bias" in biases,
+            mlp_bias="model.layers.0.mlp.up_proj.bias" in biases,
+            window=gguf.integer("attention.sliding_window", 0, low=0, high=MAX_POSITIONS),
+            bos_token_id=tokens.token_id("bos_token_id", vocab_size),
+            eos_token_ids=tokens.token_ids("eos_token_id", vocab_size),
+        )
+
+    def weight_shapes(self) -> dict[str, tuple[int, ...]]:
+        """End of a module's name -> shape of its weight, [out, in]."""
+        hidden, inner = self.hidden_size, self.intermediate_size
+        q, kv = self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim
+        return {
+            "embed_tokens": (self.vocab_size, hidden),
+            "lm_head": (self.vocab_size, hidden),
+            "q_proj": (q, hidden),
+            "k_proj": (kv, hidden),
+            "v_proj": (kv, hidden),
+            "o_proj": (hidden, q),
+            "gate_proj": (inner, hidden),
+            "up_proj": (inner, hidden),
+            "down_proj": (hidden, inner),
+            "input_layernorm": (hidden,),
+            "post_attention_layernorm": (hidden,),
+            "norm": (hidden,),
+        }
+
+    def ignored_tensors(self) -> tuple[str, ...]:
+        """Prefixes or patterns of tensors that may be present and are not read."""
+        head = ("lm_head.",) if self.tie_embeddings else ()
+        return (ROPE_FREQS, "*.rotary_emb.inv_freq", *head)
+
+
+@register("LlamaForCausalLM", "MistralForCausalLM", gguf=("llama",), config=LlamaConfig)
+def llama(g: Graph, c: LlamaConfig) -> None:
+    """Pre-norm decoder with grouped attention and a gated MLP (Touvron et al. 2023)."""
+    x = g.embed("model.embed_tokens")  # [T, H]
+    for i in range(c.num_layers):
+        p = f"model.layers.{i}."
+        h = g.rms_norm(x, p + "input_layernorm", c.rms_eps)
+        q, k, v = g.linears(h, p + "self_attn.", ("q_proj", "k_proj", "v_proj"), bias=c.qkv_bias)
+        q, k = g.rope(q, c.rope), g.rope(k, c.rope)
+        a = g.attention(q, k, v, layer=i, scale=c.head_dim**-0.5, window=c.window)
+        x = g.add(x, g.linear(a, p + "self_attn.o_proj", bias=c.o_bias, shard="in"))
+        h = g.rms_norm(x, p + "post_attention_layernorm", c.rms_eps)
+        gate, up = g.linears(h, p + "mlp.", ("gate_proj", "up_proj"), bias=c.mlp_bias)
+        m = g.silu_mul(gate, up)
+        x = g.add(x, g.linear(m, p + "mlp.down_proj", bias=c.mlp_bias, shard="in"))
+    g.logits(g.rms_norm(x, "model.norm", c.rms_eps), head="lm_head", tied=c.tie_embeddings)
+
+
+def _heads(fields: Fields, width: str, count: str, head: str) -> tuple[int, int, int]:
+    """(hidden size, heads, head_dim); a head is hidden / heads wide unless it is told."""
+    hidden = fields.integer(width, high=MAX_WIDTH)
+    heads = fields.integer(count, high=MAX_HEADS)
+    if not fields.has(head) and hidden % heads:
+        raise fields.wrong(count, f"a divisor of {fields.prefix}{width}, {hidden}")
+    head_dim = fields.integer(head, hidden // heads, high=MAX_WIDTH)
+    if head_dim == 0 or head_dim % 2 or heads * head_dim > MAX_WIDTH:
+        at_fault = head if fields.has(head) else count
+        raise fields.wrong(
+            at_fault, f"such that heads are even in size and together <= {MAX_WIDTH}"
+        )
+    return hidden, heads, head_dim
+
+
+def _kv_heads(fields: Fields, key: str, heads: int) -> int:
+    kv_heads = fields.integer(key, heads, high=heads)
+    if heads % kv_heads:
+        raise fields.wrong(key, f"a divisor of the {heads} attention heads")
+    return kv_heads
+
+
+def _mistral_window(values: Mapping[str, Any]) -> int:
+    if "sliding_window" in values and values["sliding_window"] is None:
+        return 0
+    return Fields(values).integer("sliding_window", _MISTRAL_WINDOW, high=MAX_POSITIONS)
+
+
+def _gguf_rope(gguf: Fields, head_dim: int, freqs: WeightTensor | None) -> RopeConfig:
+    theta = gguf.number("rope.freq_base", 10000.0, low=1.0, high=1e12)
+    factors = np.full(head_dim // 2, gguf_linear_factor(gguf))
+    if freqs is not None:
+        if freqs.shape != factors.shape:
+            raise ModelFileError(
+                f"tensor {ROPE_FREQS} is {list(freqs.shape)}; it must be [{head_dim // 2}]"
+            )
+        factors = factors * freqs.float32()
+        if not np.all((factors > 0) & np.isfinite(factors)):
+            raise ModelFileError(f"tensor {ROPE_FREQS} must hold positive numbers")
+    scaled = bool(np.any(factors != 1))
+    return RopeConfig(head_dim, head_dim, theta, tuple(factors.tolist()) if scaled else ())
