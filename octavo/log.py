@@ -14,18 +14,26 @@ _COLOURS = {"WARNING": "\033[33m", "ERROR": "\033[31m", "CRITICAL": "\033[31m", 
 def setup_logging(verbose: bool = False, stream: TextIO | None = None) -> None:
     """Send the records of this process to `stream` (stderr), ours from info or debug up.
 
-    Other libraries' records are shown from warning up. A second call replaces the first.
+    Other libraries' records are shown from warning up. A second call replaces the first; handlers
+    of others stay.
     """
     stream = stream or sys.stderr
-    handler = logging.StreamHandler(stream)
+    root = logging.getLogger()
+    for earlier in [handler for handler in root.handlers if isinstance(handler, _OurHandler)]:
+        root.removeHandler(earlier)
+    handler = _OurHandler(stream)
     handler.setFormatter(LineFormatter(colour=stream.isatty(), tracebacks=verbose))
-    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    root.addHandler(handler)
     logging.getLogger("octavo").setLevel(logging.DEBUG if verbose else logging.INFO)
 
 
 def clip(text: str, limit: int) -> str:
     """At most `limit` characters of a text that is to be logged, and how many were left out."""
     return text if len(text) <= limit else f"{text[:limit]}... ({len(text) - limit} more)"
+
+
+class _OurHandler(logging.StreamHandler[TextIO]):
+    """Known by its class, so that a second setup finds it."""
 
 
 class LineFormatter(logging.Formatter):

@@ -1,13 +1,13 @@
 """From a command line to a checked `Config`: the argparse parser is built from the fields.
 
-argparse alone would take `--served-model-name --x` for two flags and would accept abbreviations;
-so `bind_values` first ties every value to its flag, left to right, and argparse converts.
+argparse writes the help and holds one action a flag. It does not read the line: it would take
+`--served-model-name --x` for two flags. `bind_values` does, left to right.
 """
 
 import argparse
 import os
 import textwrap
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
 
@@ -68,18 +68,21 @@ def parse_args_and(
 def build_parser(prog: str, groups: Iterable[Any]) -> argparse.ArgumentParser:
     """The parser of the fields of these options classes. Values not given stay unset."""
     groups = list(groups)
-    parser = _Parser(
+    parser = argparse.ArgumentParser(
         prog=prog,
         usage=f"{prog} [MODEL] [flags]",
         description="Serve MODEL over the OpenAI API. Flags take their value as --flag VALUE or "
         "--flag=VALUE; of a flag given twice the last value counts.",
         epilog=_environment_help(groups),
         formatter_class=_Formatter,
-        allow_abbrev=False,
         add_help=False,
     )
-    parser.add_argument("-h", "--help", action=_Help, nargs=0, help="Show this text.")
-    parser.add_argument("--version", action=_Version, nargs=0, help="Show the version.")
+    parser.add_argument(
+        "-h", "--help", action=_Help, nargs=0, default=argparse.SUPPRESS, help="Show this text."
+    )
+    parser.add_argument(
+        "--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="Show the version."
+    )
     for group in groups:
         section = parser.add_argument_group(group.__doc__ or group.__name__)
         for member, flag in flags_of(group):
@@ -89,12 +92,14 @@ def build_parser(prog: str, groups: Iterable[Any]) -> argparse.ArgumentParser:
     return parser
 
 
-def bind_values(argv: Sequence[str], takes_value: Mapping[str, bool]) -> list[str]:
-    """Every word as one flag with its value, `--flag=VALUE`; the lone argument as `--model=`.
+def bind_values(
+    argv: Sequence[str], takes_value: Mapping[str, bool]
+) -> list[tuple[str, str | None]]:
+    """The flags in order, each with its value; the lone argument as `--model` at the end.
 
     A word after a flag that takes a value is its value, whatever it looks like. Raises UsageError.
     """
-    bound: list[str] = []
+    bound: list[tuple[str, str | None]] = []
     positional: list[str] = []
     words = iter(argv)
     for word in words:
@@ -107,24 +112,26 @@ def bind_values(argv: Sequence[str], takes_value: Mapping[str, bool]) -> list[st
     if len(positional) > 1:
         raise UsageError(f"one MODEL is served, but {len(positional)} were given: {positional}")
     if positional:
-        if any(word.startswith("--model=") for word in bound):
+        if any(name == "--model" for name, _ in bound):
             raise UsageError(f"MODEL is given twice, as {positional[0]!r} and by --model")
-        bound.append(f"--model={positional[0]}")
+        bound.append(("--model", positional[0]))
     return bound
 
 
-def _bind(word: str, rest: Iterable[str], takes_value: Mapping[str, bool]) -> str:
-    name, equals, _ = word.partition("=")
+def _bind(
+    word: str, rest: Iterable[str], takes_value: Mapping[str, bool]
+) -> tuple[str, str | None]:
+    name, equals, value = word.partition("=")
     if name not in takes_value:
         raise UsageError(f"unknown flag {name}")
     if not takes_value[name]:
         if equals:
             raise UsageError(f"{name} takes no value")
-        return word
+        return name, None
     if equals:
-        return word
-    for value in rest:
-        return f"{name}={value}"
+        return name, value
+    for next_word in rest:
+        return name, next_word
     raise UsageError(f"{name} needs a value")
 
 
@@ -134,7 +141,18 @@ def _values(argv: Sequence[str], prog: str, groups: Iterable[Any]) -> dict[str, 
     # argparse has no public list of its flags; `_option_string_actions` has been it since 2.7.
     actions = parser._option_string_actions
     takes_value = {name: action.nargs != 0 for name, action in actions.items()}
-    return vars(parser.parse_args(bind_values(argv, takes_value)))
+    namespace = argparse.Namespace()
+    for name, text in bind_values(argv, takes_value):
+        action = actions[name]
+        if text is None or not callable(action.type):
+            action(parser, namespace, text, name)
+            continue
+        try:
+            value: Any = action.type(text)
+        except ValueError as error:
+            raise UsageError(f"{name} {error}") from None
+        action(parser, namespace, value, name)
+    return vars(namespace)
 
 
 def _config(values: dict[str, Any], default_model: str, environ: Mapping[str, str]) -> Config:
@@ -170,13 +188,6 @@ def _without_effect(given: Collection[str], config: Config) -> list[str]:
 
 
 # ------------------------------------------------------------------------------ argparse's pieces
-
-
-class _Parser(argparse.ArgumentParser):
-    """argparse that raises our error in place of ending the process."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message.removeprefix("argument "))
 
 
 class _Formatter(argparse.HelpFormatter):
@@ -246,17 +257,7 @@ def _add(section: Any, dest: str, flag: Flag, words: str) -> None:
         return
     if flag.repeats:
         common["action"] = _Append
-    section.add_argument(*names, type=_argument_type(flag.convert), metavar=flag.metavar, **common)
-
-
-def _argument_type(convert: Callable[[str], Any]) -> Callable[[str], Any]:
-    def typed(value: str) -> Any:
-        try:
-            return convert(value)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return typed
+    section.add_argument(*names, type=flag.convert, metavar=flag.metavar, **common)
 
 
 def _sentence(flag: Flag) -> str:

@@ -100,7 +100,7 @@ def _is_stamped(target: Path, model: QuickModel) -> bool:
     try:
         known = _stamp_path(target).read_text("ascii") == _stamp(target, model)
         return known and target.stat().st_size == model.size_bytes
-    except (FileNotFoundError, UnicodeDecodeError):
+    except (OSError, UnicodeDecodeError):
         return False
 
 

@@ -1,0 +1,41 @@
+"""From the model argument to a path: folders, .gguf files, the quick-start name, hub ids."""
+
+import pytest
+
+from octavo.errors import ModelFileError, NotBuilt
+from octavo.weights import resolve
+from octavo.weights.resolve import resolve_model
+
+
+def test_a_folder_and_a_file(tmp_path):
+    file = tmp_path / "m.gguf"
+    file.write_bytes(b"GGUF")
+    assert resolve_model(str(tmp_path)) == tmp_path
+    assert resolve_model(f"{tmp_path}/") == tmp_path
+    assert resolve_model(str(file)) == file
+
+
+def test_the_quick_start_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(resolve, "smollm2_path", lambda progress: tmp_path / str(progress))
+    assert resolve_model("smollm2", progress=False) == tmp_path / "False"
+
+
+def test_another_file_is_refused(tmp_path):
+    file = tmp_path / "model.bin"
+    file.write_bytes(b"x")
+    with pytest.raises(ModelFileError, match=r"model\.bin.*\.gguf"):
+        resolve_model(str(file))
+
+
+@pytest.mark.parametrize(
+    "name", ["absent-model", "/absent/dir", "./org/name", "org/name.gguf", "~/x"]
+)
+def test_an_absent_model_is_named(name):
+    with pytest.raises(ModelFileError, match=name):
+        resolve_model(name)
+
+
+@pytest.mark.parametrize("name", ["org/name", "Org-1/Name.2-B", "org/name:Q4_K_M"])
+def test_hub_ids_are_not_built(name):
+    with pytest.raises(NotBuilt, match=f"{name}.*not built"):
+        resolve_model(name)
