@@ -4,7 +4,6 @@ First what the command line says wrongly (exit 2), then values that are no such 
 only then features that exist in name but are not built in this version (exit 1).
 """
 
-import ipaddress
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -56,6 +55,8 @@ def notices(config: Config) -> Iterator[str]:
 
 
 def _is_loopback(host: str) -> bool:
+    import ipaddress
+
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,6 +1,6 @@
 """Environment variables, read once into option values."""
 
-import secrets
+import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -41,6 +41,6 @@ def _resolve_hash_seed(environ: Mapping[str, str], values: dict[str, Any]) -> No
     """The word `random` is a fresh seed; without the variable Python's own hash seed is taken."""
     seed = values.get("prefix_caching_hash_seed") or environ.get("PYTHONHASHSEED")
     if values.get("prefix_caching_hash_seed") == "random":
-        seed = secrets.token_hex(32)
+        seed = os.urandom(32).hex()
     if seed:
         values["prefix_caching_hash_seed"] = seed

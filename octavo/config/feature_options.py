@@ -7,7 +7,7 @@ from octavo.config.fields import integer, option, switch, text
 VIDEO_PARTITIONS = ("fl2va", "ref2va")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TransferOptions:
     """KV transfer and offload"""
 
@@ -27,7 +27,7 @@ class TransferOptions:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SpeculativeOptions:
     """Speculative decoding"""
 
@@ -40,7 +40,7 @@ class SpeculativeOptions:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MediaOptions:
     """Pictures, sound and video in chats"""
 
@@ -57,7 +57,7 @@ class MediaOptions:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class VideoOptions:
     """Video generation"""
 
@@ -166,7 +166,7 @@ class VideoOptions:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SpeechOptions:
     """Speech"""
 
@@ -182,7 +182,7 @@ class SpeechOptions:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TraceOptions:
     """Traces and benchmarks"""
 

@@ -11,7 +11,7 @@ DEVICES = ("auto", "cpu", "cuda")
 KV_CACHE_DTYPES = ("auto", "float32", "float16", "bfloat16", "fp8", "int8")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ModelOptions:
     """Model"""
 
@@ -76,7 +76,7 @@ class ModelOptions:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CacheOptions:
     """KV cache"""
 
@@ -142,7 +142,7 @@ class CacheOptions:
         return self.enable_prefix_caching is not False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SchedulerOptions:
     """Scheduler"""
 
@@ -184,7 +184,7 @@ class SchedulerOptions:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ParserOptions:
     """Tool calls and reasoning"""
 
@@ -210,7 +210,7 @@ class ParserOptions:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ServerOptions:
     """HTTP server"""
 
@@ -303,7 +303,7 @@ class ServerOptions:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LogOptions:
     """Log"""
 
