@@ -1,0 +1,113 @@
+"""Reading request bodies that strangers send: bounded in size, plain JSON only, then a schema."""
+
+import json
+import logging
+import math
+from typing import Any, TypeVar
+
+import msgspec
+from pydantic import BaseModel, ValidationError
+from starlette.requests import Request
+
+from octavo.api.errors import schema_error, shown
+from octavo.errors import BodyTooLarge, InvalidRequest
+
+logger = logging.getLogger(__name__)
+Body = TypeVar("Body", bound=BaseModel)
+
+
+async def read_body(request: Request, max_bytes: int) -> bytes:
+    """The raw body. Raises BodyTooLarge as soon as that is known, without reading on."""
+    if (encoding := request.headers.get("content-encoding", "identity").lower()) != "identity":
+        raise InvalidRequest(
+            f"Content-Encoding {shown(encoding)} is not read here; send the body uncompressed"
+        )
+    too_large = BodyTooLarge(
+        f"the body is larger than {max_bytes} bytes; shorten it or raise --max-body-bytes"
+    )
+    if request.headers.get("content-length", "0").isdecimal() and (
+        int(request.headers.get("content-length", "0")) > max_bytes
+    ):
+        raise too_large
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > max_bytes:
+            raise too_large
+        parts.append(part)
+    return b"".join(parts)
+
+
+def check_content_type(request: Request) -> None:
+    """JSON in UTF-8, or no type at all. A page's form cannot post JSON from another origin."""
+    given = request.headers.get("content-type")
+    if given is None:
+        return
+    kind, *options = [part.strip().lower() for part in given.split(";")]
+    charsets = [o.partition("=")[2].strip('"') for o in options if o.startswith("charset=")]
+    if kind != "application/json" and not kind.endswith("+json"):
+        raise InvalidRequest(f"Content-Type must be application/json (given: {shown(given)})")
+    if any(charset not in ("utf-8", "utf8", "us-ascii") for charset in charsets):
+        raise InvalidRequest(f"JSON is read in UTF-8 only (given: {shown(given)})")
+
+
+def parse_json(data: bytes) -> object:
+    """JSON text to a value. Raises InvalidRequest, also where it is nested too deeply."""
+    try:
+        return msgspec.json.decode(data)
+    except RecursionError:
+        raise InvalidRequest("the body is nested too deeply") from None
+    except msgspec.MsgspecError as error:
+        if (path := _not_finite(data)) is not None:
+            raise InvalidRequest(
+                f"{path or 'the body'}: NaN and Infinity are no JSON; send a finite number",
+                param=path or None,
+            ) from None
+        raise InvalidRequest(f"the body is not JSON: {error}") from None
+
+
+def _not_finite(data: bytes) -> str | None:
+    """The path of a NaN or Infinity, if that is what is wrong with the body."""
+    if b"NaN" not in data and b"Infinity" not in data:
+        return None
+    try:
+        value = json.loads(data)
+        return _find_not_finite(value, "")
+    except (ValueError, RecursionError):
+        return None
+
+
+def _find_not_finite(value: object, path: str) -> str | None:
+    if isinstance(value, float):
+        return None if math.isfinite(value) else path
+    if not isinstance(value, dict | list):
+        return None
+    pairs = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, child in pairs:
+        below = f"{path}.{key}" if path else str(key)
+        if (found := _find_not_finite(child, below)) is not None:
+            return found
+    return None
+
+
+def validate(schema: type[Body], value: object) -> Body:
+    """A parsed body as the schema's value. Raises InvalidRequest naming the wrong fields."""
+    if not isinstance(value, dict):
+        raise InvalidRequest(f"the body must be a JSON object (given: {shown(value)})")
+    try:
+        body = schema.model_validate(value)
+    except ValidationError as error:
+        raise schema_error(error, value) from None
+    if logger.isEnabledFor(logging.DEBUG) and (unknown := value.keys() - schema.model_fields):
+        logger.debug("ignored unknown fields: %s", shown(sorted(unknown)))
+    return body
+
+
+async def read(request: Request, schema: type[Body], max_bytes: int) -> tuple[Body, dict[str, Any]]:
+    """A request's body as the schema's value, and as it was sent."""
+    check_content_type(request)
+    raw = parse_json(await read_body(request, max_bytes))
+    body = validate(schema, raw)
+    assert isinstance(raw, dict)  # or it would not be valid
+    return body, raw

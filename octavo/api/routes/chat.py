@@ -1,0 +1,128 @@
+"""POST /v1/chat/completions."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from msgspec import UNSET
+from starlette.requests import Request
+from starlette.responses import Response
+
+from octavo.api.limits import read
+from octavo.api.routes.streams import (
+    Head,
+    UsageMode,
+    answer_stream,
+    answer_whole,
+    prompt_logprobs,
+    usage_info,
+)
+from octavo.api.schemas.answers import (
+    ChatChoice,
+    ChatChunk,
+    ChatChunkChoice,
+    ChatCompletion,
+    ChatDelta,
+    ChatLogprobs,
+    ChatMessage,
+    ChatTokenEntry,
+    ChatTokenScore,
+    UsageInfo,
+)
+from octavo.api.schemas.chat import ChatBody
+from octavo.serving.chat import Chat, plan_chat
+from octavo.serving.choice import ChoiceDelta
+from octavo.serving.context import Context
+from octavo.serving.generation import Generation, IndexedDelta
+from octavo.serving.logprobs import TokenEntry
+
+
+async def create_chat_completion(request: Request) -> Response:
+    """Answer a chat."""
+    context: Context = request.app.state.context
+    body, raw = await read(request, ChatBody, context.config.server.max_body_bytes)
+    head = Head.make(context, "chatcmpl", body.request_id)
+    chat = Chat(raw["messages"], raw.get("tools"))
+    plan = await context.run(plan_chat, context, body, chat, head.id)
+    context.check_open()
+    generation = Generation(context, plan)
+    usage = UsageMode.of(context, body.stream_options)
+    wire = ChatWire(context, head, usage, bool(body.return_token_ids), body.prompt_logprobs)
+    if not body.stream:
+        return await answer_whole(request, generation, wire)
+    return answer_stream(generation, wire, usage=usage, ping_s=context.config.server.sse_ping_s)
+
+
+class ChatWire(NamedTuple):
+    """Frames and answers of this route."""
+
+    context: Context
+    head: Head
+    usage: UsageMode
+    with_ids: bool
+    prompt_logprobs: int | None
+
+    def first_frames(self, generation: Generation) -> Iterator[ChatChunk]:
+        """The role of each choice."""
+        for index in range(len(generation.choices)):
+            chunk = self._chunk(
+                generation, ChatChunkChoice(index, ChatDelta(role="assistant", content=""))
+            )
+            if self.with_ids and index == 0:
+                chunk.prompt_token_ids = generation.plan.jobs[0].token_ids
+            yield chunk
+
+    def frames(self, generation: Generation, piece: IndexedDelta) -> Iterator[ChatChunk]:
+        """A frame with the text, and at the end one without."""
+        index, delta = piece
+        told = ChatChunkChoice(
+            index,
+            ChatDelta(),
+            chat_logprobs(delta.logprobs),
+            token_ids=delta.token_ids if self.with_ids else UNSET,
+        )
+        if delta.text:
+            told.delta.content = delta.text
+            yield self._chunk(generation, told)
+            told = ChatChunkChoice(index, ChatDelta(), token_ids=[] if self.with_ids else UNSET)
+        if delta.finish_reason is not None:
+            told.finish_reason, told.stop_reason = delta.finish_reason, delta.stop_reason
+            yield self._chunk(generation, told)
+
+    def usage_frame(self, usage: UsageInfo) -> ChatChunk:
+        """The frame at the end."""
+        return ChatChunk(*self.head, [], usage)
+
+    def answer(self, generation: Generation, choices: list[ChoiceDelta]) -> ChatCompletion:
+        """The whole answer."""
+        told = [
+            ChatChoice(
+                index,
+                ChatMessage(whole.text),
+                whole.finish_reason,
+                chat_logprobs(whole.logprobs),
+                whole.stop_reason,
+                whole.token_ids if self.with_ids else UNSET,
+            )
+            for index, whole in enumerate(choices)
+        ]
+        answer = ChatCompletion(*self.head, told, usage_info(generation.usage))
+        if self.prompt_logprobs is not None:
+            answer.prompt_logprobs = prompt_logprobs(self.context, generation, 0)
+        if self.with_ids:
+            answer.prompt_token_ids = generation.plan.jobs[0].token_ids
+        return answer
+
+    def _chunk(self, generation: Generation, choice: ChatChunkChoice) -> ChatChunk:
+        return ChatChunk(*self.head, [choice], self.usage.now(generation.usage))
+
+
+def chat_logprobs(entries: Sequence[TokenEntry]) -> ChatLogprobs | None:
+    """Entries in the chat's form; None where there are none."""
+    if not entries:
+        return None
+    content = []
+    for entry in entries:
+        logprob = 0.0 if entry.chosen is None else entry.chosen.logprob
+        top = [ChatTokenScore(s.text, s.logprob, list(s.data)) for s in entry.top]
+        content.append(ChatTokenEntry(entry.text, logprob, list(entry.data), top))
+    return ChatLogprobs(content)

@@ -1,0 +1,120 @@
+"""POST /v1/completions."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from msgspec import UNSET, UnsetType
+from starlette.requests import Request
+from starlette.responses import Response
+
+from octavo.api.limits import read
+from octavo.api.routes.streams import (
+    Head,
+    UsageMode,
+    answer_stream,
+    answer_whole,
+    prompt_logprobs,
+    usage_info,
+)
+from octavo.api.schemas.answers import (
+    Completion,
+    CompletionChoice,
+    CompletionLogprobs,
+    PromptLogprobs,
+    UsageInfo,
+)
+from octavo.api.schemas.completions import CompletionBody
+from octavo.serving.choice import ChoiceDelta
+from octavo.serving.completions import plan_completion
+from octavo.serving.context import Context
+from octavo.serving.generation import Generation, IndexedDelta
+from octavo.serving.logprobs import TokenEntry
+
+
+async def create_completion(request: Request) -> Response:
+    """Complete prompts."""
+    context: Context = request.app.state.context
+    body, _ = await read(request, CompletionBody, context.config.server.max_body_bytes)
+    head = Head.make(context, "cmpl", body.request_id)
+    plan = await context.run(plan_completion, context, body, head.id)
+    context.check_open()
+    generation = Generation(context, plan)
+    usage = UsageMode.of(context, body.stream_options)
+    wire = CompletionWire(context, head, usage, bool(body.return_token_ids), body.prompt_logprobs)
+    if not body.stream:
+        return await answer_whole(request, generation, wire)
+    return answer_stream(generation, wire, usage=usage, ping_s=context.config.server.sse_ping_s)
+
+
+class CompletionWire(NamedTuple):
+    """Frames and answers of this route."""
+
+    context: Context
+    head: Head
+    usage: UsageMode
+    with_ids: bool
+    prompt_logprobs: int | None
+
+    def first_frames(self, generation: Generation) -> Iterator[Completion]:
+        """With `return_token_ids` the prompts' ids; else nothing."""
+        if self.with_ids:
+            for index in range(len(generation.choices)):
+                choice = CompletionChoice(
+                    index, "", token_ids=[], prompt_token_ids=_prompt_ids(generation, index)
+                )
+                yield Completion(*self.head, [choice], self.usage.now(generation.usage))
+
+    def frames(self, generation: Generation, piece: IndexedDelta) -> Iterator[Completion]:
+        """One frame a piece."""
+        choice = self._choice(*piece)
+        yield Completion(*self.head, [choice], self.usage.now(generation.usage))
+
+    def usage_frame(self, usage: UsageInfo) -> Completion:
+        """The frame at the end."""
+        return Completion(*self.head, [], usage)
+
+    def answer(self, generation: Generation, choices: list[ChoiceDelta]) -> Completion:
+        """The whole answer."""
+        told = [self._choice(index, whole) for index, whole in enumerate(choices)]
+        for choice in told:
+            if self.with_ids:
+                choice.prompt_token_ids = _prompt_ids(generation, choice.index)
+            choice.prompt_logprobs = self._of_prompt(generation, choice.index)
+        return Completion(*self.head, told, usage_info(generation.usage))
+
+    def _of_prompt(self, generation: Generation, index: int) -> PromptLogprobs | UnsetType:
+        if self.prompt_logprobs is None:
+            return UNSET
+        return prompt_logprobs(self.context, generation, index)
+
+    def _choice(self, index: int, delta: ChoiceDelta) -> CompletionChoice:
+        return CompletionChoice(
+            index,
+            delta.text,
+            logprob_arrays(delta.logprobs) if delta.logprobs else None,
+            delta.finish_reason,
+            delta.stop_reason,
+            token_ids=delta.token_ids if self.with_ids else UNSET,
+        )
+
+
+def _prompt_ids(generation: Generation, index: int) -> list[int]:
+    return generation.plan.jobs[index // generation.plan.n].token_ids
+
+
+def logprob_arrays(entries: Sequence[TokenEntry]) -> CompletionLogprobs:
+    """Entries as parallel arrays. Of tokens that look the same the most likely is told."""
+    arrays = CompletionLogprobs([], [], [], [])
+    for entry in entries:
+        arrays.tokens.append(entry.text)
+        arrays.text_offset.append(entry.offset)
+        if entry.chosen is None:
+            arrays.token_logprobs.append(None)
+            arrays.top_logprobs.append(None)
+            continue
+        arrays.token_logprobs.append(entry.chosen.logprob)
+        top = {entry.chosen.text: entry.chosen.logprob}
+        for score in entry.top:
+            top.setdefault(score.text, score.logprob)
+        arrays.top_logprobs.append(top)
+    return arrays

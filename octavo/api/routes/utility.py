@@ -1,0 +1,51 @@
+"""POST /tokenize, POST /detokenize, GET /tokenizer_info."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from octavo.api.limits import check_content_type, parse_json, read, read_body, validate
+from octavo.api.routes.replies import json_reply
+from octavo.api.schemas.answers import Detokenized, Tokenized
+from octavo.api.schemas.utility import DetokenizeBody, TokenizeChat, TokenizeText
+from octavo.serving.chat import Chat, tokenise_chat
+from octavo.serving.context import Context
+from octavo.serving.models import check_model
+
+
+async def tokenize(request: Request) -> Response:
+    """Token ids of a text, or of a chat as the template writes it."""
+    context: Context = request.app.state.context
+    check_content_type(request)
+    raw = parse_json(await read_body(request, context.config.server.max_body_bytes))
+    body: TokenizeText | TokenizeChat
+    if isinstance(raw, dict) and "messages" in raw:
+        body = validate(TokenizeChat, raw)
+        check_model(body.model, context.served.name)
+        chat = Chat(raw["messages"], raw.get("tools"))
+        tokens = await context.run(tokenise_chat, context, body, chat)
+    else:
+        body = validate(TokenizeText, raw)
+        check_model(body.model, context.served.name)
+        special = body.add_special_tokens is not False
+        tokens = await context.run(context.prompts.encode, body.prompt, special)
+    names = None
+    if body.return_token_strs:
+        names = [context.served.tokenizer.token_str(token_id) for token_id in tokens]
+    return json_reply(Tokenized(len(tokens), context.rules.limits.max_model_len, tokens, names))
+
+
+async def detokenize(request: Request) -> Response:
+    """The text of token ids."""
+    context: Context = request.app.state.context
+    body, _ = await read(request, DetokenizeBody, context.config.server.max_body_bytes)
+    check_model(body.model, context.served.name)
+    context.prompts.check_ids(body.tokens, "tokens")
+    text = await context.run(context.served.tokenizer.decode, body.tokens)
+    return json_reply(Detokenized(text))
+
+
+async def tokenizer_info(request: Request) -> Response:
+    """The tokenizer's configuration and the chat template."""
+    context: Context = request.app.state.context
+    info = {"model_max_length": context.served.model_len} | context.served.tokenizer.info()
+    return json_reply(info)

@@ -1,0 +1,89 @@
+"""What the request bodies of all text routes share: strict types and the sampling fields."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+
+
+def _whole(value: object) -> object:
+    """`8.0` is a whole number in JSON; strict integers would refuse it."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Integer = Annotated[int, BeforeValidator(_whole)]
+ShortText = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+
+
+class Schema(BaseModel):
+    """Types are taken as they are (`"8"` is no number); unknown fields are ignored."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", protected_namespaces=())
+
+
+class StreamOptions(Schema):
+    """`stream_options`."""
+
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+
+
+class SamplingBody(Schema):
+    """Fields that completions and chats share. Ranges are checked in `serving/params.py`."""
+
+    model: str | None = Field(None, description="The served model's name; absent: that one.")
+    temperature: float | None = Field(None, description="0 is greedy. Default 1.")
+    top_p: float | None = None
+    top_k: Integer | None = Field(None, description="0 and -1: off.")
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    seed: Integer | None = Field(None, description="-1: none.")
+    n: Integer | None = Field(None, description="Choices per prompt.")
+    max_tokens: Integer | None = Field(None, description="-1: as many as fit.")
+    min_tokens: Integer | None = None
+    stop: str | list[str] | None = None
+    stop_token_ids: list[Integer] | None = None
+    ignore_eos: bool | None = None
+    include_stop_str_in_output: bool | None = None
+    skip_special_tokens: bool | None = None
+    spaces_between_special_tokens: bool | None = Field(
+        None, description="Without effect: no spaces are ever added."
+    )
+    logit_bias: dict[str, float] | None = Field(
+        None, description="Token id as text -> bias, clamped to -100..100."
+    )
+    allowed_token_ids: list[Integer] | None = None
+    bad_words: list[str] | None = None
+    prompt_logprobs: Integer | None = None
+    return_tokens_as_token_ids: bool | None = None
+    return_token_ids: bool | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    stream_interval: Integer | None = Field(None, description="Tokens per streamed frame.")
+    priority: Integer | None = None
+    cache_salt: ShortText | None = Field(None, description="Isolates prefix-cache entries.")
+    add_special_tokens: bool | None = None
+    truncate_prompt_tokens: Integer | None = Field(
+        None, description="Keep only the last tokens of a prompt; -1: as many as fit."
+    )
+    truncation_side: Literal["left", "right"] | None = None
+    request_id: Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,256}$")] | None = None
+    user: str | None = Field(None, description="Ignored.")
+    # Known, but not built yet; `NOT_BUILT` in serving/params.py says which values are refused.
+    response_format: Any = None
+    structured_outputs: Any = None
+    guided_json: Any = None
+    guided_regex: Any = None
+    guided_choice: Any = None
+    guided_grammar: Any = None
+    guided_json_object: Any = None
+    use_beam_search: bool | None = None
+    length_penalty: float | None = Field(None, description="For beam search.")
+    best_of: Integer | None = None
+    logprob_token_ids: Any = None
+    kv_transfer_params: Any = None
+    ec_transfer_params: Any = None
+    vllm_xargs: Any = None
+    repetition_detection: Any = None
+    thinking_token_budget: Any = None

@@ -1,0 +1,33 @@
+"""Which client requests are running: their ids as clients know them, and the engine's ids."""
+
+from collections.abc import Iterable, Sequence
+
+from octavo.errors import InvalidRequest
+
+
+class ActiveRequests:
+    """Client request id → engine request ids (one a choice)."""
+
+    def __init__(self) -> None:
+        self._requests: dict[str, tuple[str, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def add(self, client_id: str, engine_ids: Sequence[str]) -> None:
+        """Raises InvalidRequest when the client used this id for a request that still runs."""
+        if client_id in self._requests:
+            raise InvalidRequest(
+                f"request_id: a request {client_id} is running; choose another id",
+                param="request_id",
+            )
+        self._requests[client_id] = tuple(engine_ids)
+
+    def remove(self, client_id: str) -> None:
+        """The request has ended. Idempotent."""
+        self._requests.pop(client_id, None)
+
+    def engine_ids(self, client_ids: Iterable[str] | None = None) -> list[tuple[str, ...]]:
+        """Engine ids of each of these requests that runs; None: of all."""
+        wanted = self._requests if client_ids is None else dict.fromkeys(client_ids)
+        return [self._requests[name] for name in wanted if name in self._requests]

@@ -1,0 +1,182 @@
+"""One client request in the engine: its prompts times `n` choices, merged into one stream."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from octavo.engine.sampling import SamplingParams
+from octavo.engine.stream import RequestStream
+from octavo.serving.choice import Choice, ChoiceDelta
+from octavo.serving.context import Context
+from octavo.serving.logprobs import TokenNames
+from octavo.serving.usage import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One prompt, ready for the engine. `params` fit it; `prefix` is what its answers begin with.
+
+    echo: log-probability entries begin with the prompt's, if those are computed.
+    """
+
+    token_ids: list[int]
+    params: SamplingParams
+    text: str | None = None
+    prefix: str = ""
+    echo: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A checked client request. Choice `k` of prompt `p` has the index `p * n + k`."""
+
+    request_id: str
+    jobs: Sequence[Job]
+    n: int = 1
+    priority: int = 0
+    cache_salt: str | None = None
+    tokens_as_ids: bool = False
+
+
+class IndexedDelta(NamedTuple):
+    """A piece of one choice."""
+
+    choice_index: int
+    delta: ChoiceDelta
+
+
+class Generation:
+    """Runs a plan. `close` whenever the client wants no more; also after the end."""
+
+    def __init__(self, context: Context, plan: Plan) -> None:
+        """Submit everything. Raises Unavailable or TooManyRequests with nothing left behind."""
+        self.plan = plan
+        self._context = context
+        self._streams: list[RequestStream] = []
+        names = TokenNames(context.served.tokenizer, plan.tokens_as_ids)
+        work = [(job, k) for job in plan.jobs for k in range(plan.n)]
+        self.choices = [
+            Choice(
+                context.served.tokenizer,
+                job.params,
+                names,
+                prefix=job.prefix,
+                prompt_ids=job.token_ids if job.echo else (),
+            )
+            for job, _ in work
+        ]
+        ids = [f"{plan.request_id}#{index}" for index in range(len(work))]
+        context.active.add(plan.request_id, ids)
+        try:
+            for engine_id, (job, k) in zip(ids, work, strict=True):
+                self._submit(engine_id, job, k)
+        except BaseException:
+            self.close()
+            raise
+        if context.metrics is not None:
+            context.metrics.observe_params(plan.n, plan.jobs[0].params.max_tokens)
+
+    def _submit(self, engine_id: str, job: Job, k: int) -> None:
+        params = job.params
+        if k and params.seed is not None:
+            params = replace(params, seed=params.seed + k)
+        stream = self._context.engine.submit(
+            engine_id,
+            job.token_ids,
+            params,
+            priority=self.plan.priority,
+            cache_salt=self.plan.cache_salt,
+        )
+        self._streams.append(stream)
+
+    @property
+    def usage(self) -> Usage:
+        """The counts so far."""
+        firsts = self.choices[:: self.plan.n]
+        return Usage(
+            prompt_tokens=sum(len(job.token_ids) for job in self.plan.jobs),
+            completion_tokens=sum(choice.num_tokens for choice in self.choices),
+            cached_tokens=sum(choice.cached_tokens for choice in firsts),
+        )
+
+    async def deltas(self) -> AsyncGenerator[list[IndexedDelta]]:
+        """The choices' pieces as they come, those of one moment together. Closes at its end.
+
+        Raises what ended a choice in the engine (EngineFailure).
+        """
+        try:
+            pieces = self._one(0) if len(self._streams) == 1 else self._merged()
+            async with aclosing(pieces):
+                async for piece in pieces:
+                    yield piece
+        finally:
+            self.close()
+
+    async def whole(self) -> list[ChoiceDelta]:
+        """All pieces of each choice, put together."""
+        answers = [ChoiceDelta() for _ in self.choices]
+        async with aclosing(self.deltas()) as pieces:
+            async for piece in pieces:
+                for index, delta in piece:
+                    answers[index].add(delta)
+        return answers
+
+    def close(self) -> None:
+        """End what still runs, at once. Idempotent."""
+        for stream in self._streams:
+            stream.close("abort")
+        self._context.active.remove(self.plan.request_id)
+
+    # ------------------------------------------------------------------ inside
+
+    async def _one(self, index: int) -> AsyncGenerator[list[IndexedDelta]]:
+        stream, choice = self._streams[index], self.choices[index]
+        async for tokens in stream:
+            pieces = [IndexedDelta(index, delta) for delta in choice.feed(tokens)]
+            if choice.finished:
+                stream.close("stop")  # at a stop string; else the engine has ended it already
+            if pieces:
+                yield pieces
+
+    async def _merged(self) -> AsyncGenerator[list[IndexedDelta]]:
+        # Bounded, so that a slow client is felt by the engine's streams, which merge their deltas.
+        queue: asyncio.Queue[list[IndexedDelta] | Exception | None] = asyncio.Queue(
+            len(self._streams)
+        )
+        tasks = [asyncio.create_task(self._pump(i, queue)) for i in range(len(self._streams))]
+        running = len(tasks)
+        try:
+            while running:
+                pieces: list[IndexedDelta] = []
+                news = await queue.get()
+                while True:
+                    if isinstance(news, Exception):
+                        raise news
+                    if news is None:
+                        running -= 1
+                    else:
+                        pieces += news
+                    if queue.empty():
+                        break
+                    news = queue.get_nowait()
+                if pieces:
+                    yield pieces
+        finally:
+            for task in tasks:
+                task.cancel()
+            for task in tasks:
+                with suppress(asyncio.CancelledError):
+                    await task
+
+    async def _pump(
+        self, index: int, queue: asyncio.Queue[list[IndexedDelta] | Exception | None]
+    ) -> None:
+        try:
+            async for pieces in self._one(index):
+                await queue.put(pieces)
+        except Exception as error:
+            await queue.put(error)
+        else:
+            await queue.put(None)
