@@ -1,8 +1,18 @@
 """What the rest of Octavo asks of a tokenizer, and the one built on the `tokenizers` library."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from octavo.errors import ModelFileError
+from octavo.text.literal import Control, LiteralEncoder
+from octavo.text.spelling import Spelling
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding
+    from tokenizers import Tokenizer as Backend
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +48,9 @@ class Tokenizer(Protocol):
         """Parse in full: control tokens in the text become their ids, as in transformers."""
         ...
 
-    def encode_rendered(self, prompt: RenderedPrompt, add_special_tokens: bool = False) -> list[int]:
+    def encode_rendered(
+        self, prompt: RenderedPrompt, add_special_tokens: bool = False
+    ) -> list[int]:
         """As `encode`, but control tokens that carry a break mark are ordinary text."""
         ...
 
@@ -57,3 +69,291 @@ class Tokenizer(Protocol):
     def info(self) -> dict[str, Any]:
         """What /tokenizer_info answers, JSON values only."""
         ...
+
+
+class HFTokenizer:
+    """A tokenizer of the `tokenizers` library. Satisfies `Tokenizer`."""
+
+    def __init__(self, backend: "Backend", config: Mapping[str, Any] | None = None) -> None:
+        """`config` is as in tokenizer_config.json: it names the special tokens; `info` shows it."""
+        backend.no_truncation()
+        backend.no_padding()
+        self._backend = backend
+        self._config = dict(config or {})
+        vocabulary = backend.get_vocab(with_added_tokens=True)
+        self.vocab_size = max(vocabulary.values(), default=-1) + 1
+        self._tokens = [""] * self.vocab_size
+        for token, number in vocabulary.items():
+            self._tokens[number] = token
+        self._added = dict(sorted(backend.get_added_tokens_decoder().items()))
+        self.special_ids = frozenset(i for i, token in self._added.items() if token.special)
+        self.special_tokens = {t.content: i for i, t in self._added.items() if t.special}
+        self.bos_token, self.bos_token_id = self._named("bos_token", vocabulary)
+        self.eos_token, self.eos_token_id = self._named("eos_token", vocabulary)
+        decoder = backend.decoder
+        self._spelling = Spelling(None if decoder is None else json.loads(decoder.__getstate__()))
+        self._bytes: list[bytes | None] = [None] * self.vocab_size
+        added = (len(token.content.encode()) for token in self._added.values())
+        self.max_token_bytes = max(self._spelling.longest(self._tokens), max(added, default=0))
+        self._literal = LiteralEncoder(backend)
+
+    def _named(self, name: str, vocabulary: Mapping[str, int]) -> tuple[str | None, int | None]:
+        token = token_content(self._config.get(name))
+        number = None if token is None else vocabulary.get(token)
+        return (None, None) if number is None else (token, number)
+
+    # --------------------------------------------------------------------------- text to ids
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        # Only batches are encoded with the GIL released.
+        batch = self._backend.encode_batch_fast(
+            [without_surrogates(text)], add_special_tokens=add_special_tokens
+        )
+        ids: list[int] = batch[0].ids
+        return ids
+
+    def encode_rendered(
+        self, prompt: RenderedPrompt, add_special_tokens: bool = False
+    ) -> list[int]:
+        """As `encode`, but control tokens that carry a break mark are ordinary text.
+
+        The library parses the text without its marks. Where it takes a control token across a mark,
+        the stretch between the control tokens around it is encoded again, as literal text;
+        everything else stays as the library has it.
+        """
+        marked = without_surrogates(prompt.marked)
+        text, marks = _take_marks_out(marked, prompt.mark)
+        if not marks:
+            return self.encode(text, add_special_tokens)
+        encoding = self._backend.encode_batch([text], add_special_tokens=False)[0]
+        controls = self._controls(encoding)
+        own = [control for control in controls if not control.carries(marks)]
+        if len(own) == len(controls):
+            return self.encode(text, add_special_tokens)
+        forged = [control.place for control in controls if control.carries(marks)]
+        ids = self._join(text, marks, encoding.ids, own, forged)
+        return self._with_special_tokens(ids) if add_special_tokens else ids
+
+    def _controls(self, encoding: "Encoding") -> list[Control]:
+        special = self.special_ids
+        return [
+            Control(i, number, *encoding.token_to_chars(i))
+            for i, number in enumerate(encoding.ids)
+            if number in special
+        ]
+
+    def _join(
+        self,
+        text: str,
+        marks: frozenset[int],
+        parsed: list[int],
+        own: list[Control],
+        forged: list[int],
+    ) -> list[int]:
+        """The ids `parsed`, but the stretches between `own` control tokens that hold an index of
+        `forged` are encoded literally."""
+        ids: list[int] = []
+        last = Control(-1, -1, 0, 0)
+        waiting = iter([*forged, len(parsed)])
+        next_forged = next(waiting)
+        for control in [*own, Control(len(parsed), -1, len(text), len(text))]:
+            if next_forged < control.place:
+                after = self._added.get(last.number)
+                stretch = text[last.end : control.start]
+                inner = frozenset(m - last.end for m in marks if last.end <= m <= control.start)
+                ids += self._literal.encode(stretch, inner, self.special_tokens, after)
+                while next_forged < control.place:
+                    next_forged = next(waiting)
+            else:
+                ids += parsed[last.place + 1 : control.place]
+            if control.number >= 0:
+                ids.append(control.number)
+            last = control
+        return ids
+
+    def _with_special_tokens(self, ids: list[int]) -> list[int]:
+        """What the post-processor puts around any text, put around these ids."""
+        bare, full = self.encode("a", False), self.encode("a", True)
+        for start in range(len(full) - len(bare) + 1):
+            if full[start : start + len(bare)] == bare:
+                return full[:start] + ids + full[start + len(bare) :]
+        return ids
+
+    # --------------------------------------------------------------------------- ids to text
+
+    def token_bytes(self, token_id: int) -> bytes:
+        known = self._bytes[token_id]
+        if known is None:
+            added = self._added.get(token_id)
+            known = (
+                self._spelling.bytes_of(self._tokens[token_id])
+                if added is None
+                else added.content.encode("utf-8", "replace")
+            )
+            self._bytes[token_id] = known
+        return known
+
+    def token_str(self, token_id: int) -> str:
+        return self._tokens[token_id]
+
+    def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = False) -> str:
+        skipped = self.special_ids if skip_special_tokens else frozenset()
+        text = b"".join(self.token_bytes(i) for i in token_ids if i not in skipped).decode(
+            "utf-8", "replace"
+        )
+        return text.removeprefix(" ") if self._spelling.strips_space else text
+
+    def info(self) -> dict[str, Any]:
+        return {
+            **self._config,
+            "tokenizer_class": self._config.get("tokenizer_class", "PreTrainedTokenizerFast"),
+            "model_max_length": self._config.get("model_max_length"),
+            "vocab_size": self.vocab_size,
+            "bos_token_id": self.bos_token_id,
+            "eos_token_id": self.eos_token_id,
+            "added_tokens_decoder": {
+                str(number): {
+                    "content": token.content,
+                    "special": token.special,
+                    "lstrip": token.lstrip,
+                    "rstrip": token.rstrip,
+                    "single_word": token.single_word,
+                    "normalized": token.normalized,
+                }
+                for number, token in self._added.items()
+            },
+        }
+
+
+def _take_marks_out(marked: str, mark: str) -> tuple[str, frozenset[int]]:
+    """The text, and the places in it where marks stood (before that character)."""
+    if not mark or mark not in marked:
+        return marked, frozenset()
+    pieces = marked.split(mark)
+    places, length = [], 0
+    for piece in pieces[:-1]:
+        length += len(piece)
+        places.append(length)
+    return "".join(pieces), frozenset(places)
+
+
+def without_surrogates(text: str) -> str:
+    """Pairs of surrogates joined to their character, lone ones as U+FFFD: neither has UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def token_content(entry: Any) -> str | None:
+    """The text of a special token's entry in a configuration: a string or an object."""
+    if isinstance(entry, dict):
+        entry = entry.get("content")
+    return entry if isinstance(entry, str) else None
+
+
+# -------------------------------------------------------------------------- from a model's folder
+
+NAMED_TOKENS = (
+    *("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"),
+    *("additional_special_tokens", "extra_special_tokens"),
+)
+
+
+def load_tokenizer(folder: Path, tokenizer_config: Path | None = None) -> HFTokenizer:
+    """The tokenizer of a model folder, set up as transformers does: from `tokenizer.json`, and from
+    tokenizer_config.json (or the file given instead) and special_tokens_map.json, which name the
+    special tokens. Raises ModelFileError naming the file at fault.
+    """
+    from tokenizers import Tokenizer as Backend
+
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise ModelFileError(
+            "the model folder has no tokenizer.json; save the model's fast tokenizer there"
+        )
+    try:
+        backend = Backend.from_file(str(path))
+    except Exception as error:  # the library raises plain Exception
+        raise ModelFileError(f"tokenizer.json cannot be read: {error}") from None
+    given = tokenizer_config or folder / "tokenizer_config.json"
+    config = read_json_object(given) if tokenizer_config or given.is_file() else {}
+    special_map = folder / "special_tokens_map.json"
+    named = read_json_object(special_map) if special_map.is_file() else {}
+    config = {**named, **{key: value for key, value in config.items() if value is not None}}
+    _add_tokens(backend, config)
+    _set_ends(backend, config)
+    return HFTokenizer(backend, config)
+
+
+def _add_tokens(backend: "Backend", config: Mapping[str, Any]) -> None:
+    """Tokens that only the configuration tells: further added ones, and which ones are special."""
+    from tokenizers import AddedToken
+
+    entries = config.get("added_tokens_decoder")
+    for number, entry in entries.items() if isinstance(entries, dict) else ():
+        content = token_content(entry)
+        if content is None or backend.token_to_id(content) is not None:
+            continue
+        flags = {
+            name: bool(entry.get(name, False))
+            for name in ("single_word", "lstrip", "rstrip", "normalized", "special")
+        }
+        backend.add_tokens([AddedToken(content, **flags)])
+        if str(backend.token_to_id(content)) != str(number):
+            raise ModelFileError(
+                f"tokenizer_config.json: added token {content!r} has id {number}, but "
+                f"tokenizer.json leaves it {backend.token_to_id(content)}"
+            )
+    known = {token.content: token for token in backend.get_added_tokens_decoder().values()}
+    for content in _special_names(config):
+        is_special = content in known and known[content].special
+        if not is_special and backend.token_to_id(content) is not None:
+            backend.add_special_tokens([AddedToken(content, special=True, normalized=False)])
+
+
+def _special_names(config: Mapping[str, Any]) -> list[str]:
+    entries: list[Any] = []
+    for name in NAMED_TOKENS:
+        entry = config.get(name)
+        if isinstance(entry, list):
+            entries += entry
+        elif name == "extra_special_tokens" and isinstance(entry, dict):
+            entries += entry.values()
+        else:
+            entries.append(entry)
+    return [content for content in map(token_content, entries) if content]
+
+
+def _set_ends(backend: "Backend", config: Mapping[str, Any]) -> None:
+    """`add_bos_token` and `add_eos_token`, where they are set, replace the post-processor."""
+    from tokenizers.processors import TemplateProcessing
+
+    if config.get("add_bos_token") is None and config.get("add_eos_token") is None:
+        return
+    ends = [
+        token_content(config.get(name)) if config.get(f"add_{name}") else None
+        for name in ("bos_token", "eos_token")
+    ]
+    bos, eos = (
+        token if token is not None and backend.token_to_id(token) is not None else None
+        for token in ends
+    )
+    backend.post_processor = TemplateProcessing(
+        single=[*([bos] if bos else []), "$A", *([eos] if eos else [])],
+        special_tokens=[(token, backend.token_to_id(token)) for token in (bos, eos) if token],
+    )
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """The object in a JSON file. Raises ModelFileError naming the file."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ModelFileError(f"{path.name} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise ModelFileError(f"{path.name} is not valid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ModelFileError(f"{path.name} must hold a JSON object")
+    return value

@@ -1,0 +1,102 @@
+"""Encodes text that spells control tokens without making any: a user's text, or a part of it."""
+
+import json
+import re
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Backend
+
+
+class Control(NamedTuple):
+    """A control token that the library found: its place among the ids, its span of characters."""
+
+    place: int
+    number: int
+    start: int
+    end: int
+
+    def carries(self, marks: frozenset[int]) -> bool:
+        """Whether a mark stands inside (or behind the only character)."""
+        last = self.end if self.end - self.start > 1 else self.end + 1
+        return any(place in marks for place in range(self.start + 1, last))
+
+
+class LiteralEncoder:
+    """Encodes text whose control tokens are ordinary characters, except those without a mark.
+
+    Needs instances of its own, as the library's switch is not one of a call. They are made when the
+    first one is needed.
+    """
+
+    def __init__(self, backend: "Backend") -> None:
+        self._backend = backend
+        self._instances: dict[tuple[bool, bool], Backend] = {}
+        self._lock = threading.Lock()
+
+    def encode(
+        self, text: str, marks: frozenset[int], special: Mapping[str, int], after: Any
+    ) -> list[int]:
+        """`after`: the added token before the text, None at the beginning of a prompt.
+
+        A control token that the library's longest match had hidden may be the template's own: it
+        begins in the text of the user's, and stands here without a mark.
+        """
+        pattern = "|".join(map(re.escape, sorted(special, key=len, reverse=True)))
+        ids: list[int] = []
+        position, begins = 0, after is None
+        for found in re.finditer(f"(?=({pattern}))", text):
+            control = Control(0, special[found[1]], found.start(1), found.end(1))
+            if control.start < position or control.carries(marks):
+                continue
+            ids += self._plain(text[position : control.start], begins, after)
+            ids.append(control.number)
+            position, begins = control.end, False
+        return ids + self._plain(text[position:], begins, after)
+
+    def _plain(self, text: str, begins: bool, after: Any) -> list[int]:
+        if not text:
+            return []
+        instance = self._instance(begins, prepends=after is None or not after.normalized)
+        ids: list[int] = instance.encode_batch_fast([text], add_special_tokens=False)[0].ids
+        return ids
+
+    def _instance(self, begins: bool, prepends: bool) -> "Backend":
+        """begins: at the beginning of a prompt, where `Metaspace` with the scheme "first" adds its
+        space. prepends: behind a control token that is matched before normalising, so that the
+        normaliser sees a text that begins here.
+        """
+        with self._lock:
+            instance = self._instances.get((begins, prepends))
+            if instance is None:
+                from tokenizers import Tokenizer as Backend
+
+                parts = json.loads(self._backend.to_str())
+                if not begins:
+                    _never_first(parts.get("pre_tokenizer"))
+                if not prepends:
+                    parts["normalizer"] = _without_prepend(parts.get("normalizer"))
+                instance = Backend.from_str(json.dumps(parts))
+                instance.encode_special_tokens = True
+                self._instances[begins, prepends] = instance
+            return instance
+
+
+def _never_first(part: Any) -> None:
+    if not isinstance(part, dict):
+        return
+    if part.get("type") == "Metaspace" and part.get("prepend_scheme") == "first":
+        part["prepend_scheme"] = "never"
+    for inner in part.get("pretokenizers", ()):
+        _never_first(inner)
+
+
+def _without_prepend(part: Any) -> Any:
+    if not isinstance(part, dict) or part.get("type") == "Prepend":
+        return None
+    if part.get("type") == "Sequence":
+        kept = [k for k in map(_without_prepend, part.get("normalizers", ())) if k is not None]
+        return {**part, "normalizers": kept}
+    return part

@@ -1,0 +1,347 @@
+"""Jinja2 with Hugging Face's conventions, made safe for strangers' templates: every loop, call and
+growing string is counted, so that no template takes more than a fixed amount of time and memory.
+
+`_Rewriter` puts a counter into the loops and macros of the syntax tree, and sends through filters
+of ours what Jinja2 compiles to plain Python: `~`, slices and comparisons.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from jinja2 import Template, nodes, pass_context
+from jinja2.exceptions import SecurityError, TemplateError
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.runtime import Context, LoopContext, Undefined
+from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedFormatter
+from jinja2.utils import Namespace
+from jinja2.visitor import NodeTransformer
+
+from octavo.text import guards
+from octavo.text.guards import LimitExceeded, Limits, Meter
+
+METER = "octavo meter"  # with the space it is a variable that no template can name
+TICK, CONCAT, CHARGED, MEASURED, HAYSTACK = (
+    f"octavo {name}" for name in ("tick", "concat", "charged", "measured", "haystack")
+)
+MAX_RANGE = 100_000
+
+
+class TemplateRefusal(TemplateError):
+    """The template itself called `raise_exception`."""
+
+
+class BoundedEnvironment(ImmutableSandboxedEnvironment):
+    """Compiles chat templates. `now` tells `strftime_now` the time."""
+
+    intercepted_binops = frozenset(guards.OPERATORS)
+
+    def __init__(self, now: Callable[[], datetime] = datetime.now) -> None:
+        super().__init__(
+            trim_blocks=True,
+            lstrip_blocks=True,
+            optimized=False,  # nothing is computed while compiling, where nobody counts
+            finalize=_finalize,
+            extensions=[_Generation, loopcontrols],
+        )
+        for name, function in list(self.filters.items()):
+            self.filters[name] = _guarded(function, guards.FILTERS.get(name))
+        for name, function in list(self.tests.items()):
+            self.tests[name] = _guarded(function, guards.compared)
+        self.filters.update(
+            {
+                "tojson": _tojson,
+                TICK: _tick,
+                CONCAT: _concat,
+                CHARGED: _charged,
+                MEASURED: _measured,
+                HAYSTACK: _haystack,
+            }
+        )
+        del self.globals["lipsum"]
+        self.globals.update(
+            range=_range,
+            dict=_make_dict,
+            namespace=_Namespace,
+            raise_exception=_raise_exception,
+            strftime_now=_Clock(now),
+        )
+
+    def compile_bounded(self, source: str) -> Template:
+        """The template, with counters in it. Raises what Jinja2 raises."""
+        return self.from_string(_Rewriter().visit(self.parse(source)))
+
+    def render_bounded(
+        self, template: Template, variables: Mapping[str, Any], limits: Limits, input_bytes: int
+    ) -> str:
+        """The text. Raises `LimitExceeded`, or what the template's own errors raise."""
+        return template.render({**variables, METER: Meter(limits, input_bytes)})
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        guards.OPERATORS[operator](_meter(context), left, right)
+        return super().call_binop(context, operator, left, right)
+
+    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
+        meter = _meter(__context)
+        meter.tick()
+        if isinstance(__obj, _Format):
+            __obj.check(meter, args, kwargs)
+        else:
+            owner = getattr(__obj, "__self__", None)
+            if isinstance(owner, LoopContext):
+                guards.compared(meter, args)
+            elif owner is not None and not isinstance(__obj, type):
+                guards.method_call(meter, owner, __obj.__name__, (*args, *kwargs.values()))
+        result = super().call(__context, __obj, *args, **kwargs)
+        meter.grow(guards.size_of(result))
+        return result
+
+    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
+        if super().wrap_str_format(value) is None:
+            return None
+        return _Format(self, value.__self__, value.__name__ == "format_map")
+
+
+def _meter(context: Context) -> Meter:
+    meter: Meter = context.parent[METER]
+    return meter
+
+
+class _Rewriter(NodeTransformer):
+    """Puts the counters in. A turn of a loop or a call of a macro also pays for its fixed text."""
+
+    def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        if node.test is not None:
+            node.test = _filter(TICK, node.test, nodes.Const(0))
+        return self._ticking(node)
+
+    def visit_Macro(self, node: nodes.Macro) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        return self._ticking(node)
+
+    def visit_CallBlock(self, node: nodes.CallBlock) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        return self._ticking(node)
+
+    def _ticking(self, node: nodes.For | nodes.Macro | nodes.CallBlock) -> nodes.Node:
+        size = sum(len(data.data) for part in node.body for data in _own_text(part))
+        node.body.insert(0, nodes.ExprStmt(_filter(TICK, nodes.Const(None), nodes.Const(4 * size))))
+        return node
+
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        return _filter(CONCAT, nodes.Tuple(node.nodes, "load"))
+
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        return _filter(CHARGED, node) if isinstance(node.arg, nodes.Slice) else node
+
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        node.expr = _operand(node.expr, MEASURED)
+        for part in node.ops:
+            part.expr = _operand(part.expr, HAYSTACK if part.op in ("in", "notin") else MEASURED)
+        return node
+
+
+def _own_text(node: nodes.Node) -> Iterator[nodes.TemplateData]:
+    if isinstance(node, nodes.TemplateData):
+        yield node
+    elif not isinstance(node, (nodes.For, nodes.Macro, nodes.CallBlock)):
+        for child in node.iter_child_nodes():
+            yield from _own_text(child)
+
+
+def _operand(node: nodes.Expr, name: str) -> nodes.Expr:
+    plain = isinstance(node, nodes.Const) or (
+        isinstance(node, (nodes.List, nodes.Tuple))
+        and all(isinstance(item, nodes.Const) for item in node.items)
+    )
+    return node if plain else _filter(name, node)
+
+
+def _filter(name: str, node: nodes.Node, *args: nodes.Expr) -> nodes.Filter:
+    return nodes.Filter(node, name, list(args), [], None, None)
+
+
+# ------------------------------------------------------------------------------- filters of our own
+
+
+@pass_context
+def _tick(context: Context, value: Any, size_bytes: int) -> Any:
+    _meter(context).tick(size_bytes)
+    return value
+
+
+@pass_context
+def _finalize(context: Context, value: Any) -> Any:
+    """Every `{{ value }}` passes here before it is written."""
+    meter = _meter(context)
+    meter.grow(meter.measure(value))
+    return value
+
+
+@pass_context
+def _concat(context: Context, values: tuple[Any, ...]) -> str:
+    meter = _meter(context)
+    meter.grow(sum(meter.measure(value) for value in values))
+    return "".join(map(str, values))
+
+
+@pass_context
+def _charged(context: Context, value: Any) -> Any:
+    _meter(context).tick(guards.size_of(value))
+    return value
+
+
+@pass_context
+def _measured(context: Context, value: Any) -> Any:
+    if isinstance(value, guards.CONTAINERS_AND_VIEWS):
+        _meter(context).measure(value)
+    return value
+
+
+@pass_context
+def _haystack(context: Context, value: Any) -> Any:
+    if isinstance(value, (list, tuple)):  # a mapping only looks the key up
+        _meter(context).measure(value)
+    return value
+
+
+@pass_context
+def _tojson(
+    context: Context,
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | str | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """JSON without HTML escapes, as Hugging Face's templates expect it."""
+    meter = _meter(context)
+    if (isinstance(indent, int) and indent > 64) or (isinstance(indent, str) and len(indent) > 64):
+        raise LimitExceeded("JSON indented by more than 64")
+    width = sum(map(len, separators)) if separators else 3
+    meter.grow(meter.measure(value) * (6 if ensure_ascii else 2) * (1 + width))
+    text = json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
+    meter.grow(guards.size_of(text))
+    return text
+
+
+def _guarded(function: Any, check: Callable[..., None] | None) -> Callable[..., Any]:
+    """The filter or test, counted and checked before it runs."""
+    passed = getattr(getattr(function, "jinja_pass_arg", None), "name", None)
+
+    @pass_context
+    def guarded(context: Context, value: Any, *args: Any, **kwargs: Any) -> Any:
+        meter = _meter(context)
+        meter.tick()
+        if check is not None:
+            check(meter, value, *args, **kwargs)
+        if passed is None:
+            result = function(value, *args, **kwargs)
+        else:
+            first = {"context": context, "eval_context": context.eval_ctx}.get(
+                passed, context.environment
+            )
+            result = function(first, value, *args, **kwargs)
+        if result is not value:
+            meter.grow(guards.size_of(result))
+        return result
+
+    return guarded
+
+
+# ------------------------------------------------------------------------------------------ globals
+
+
+class _Format:
+    """`str.format` of one string."""
+
+    def __init__(self, environment: BoundedEnvironment, template: str, is_map: bool) -> None:
+        self._formatter = _BoundedFormatter(environment)
+        self._template = template
+        self._is_map = is_map
+
+    def check(self, meter: Meter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        guards.format_call(meter, self._template, args, kwargs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> str:
+        if not self._is_map:
+            return self._formatter.vformat(self._template, args, kwargs)
+        if len(args) != 1 or kwargs:
+            raise TypeError("format_map() takes exactly one argument")
+        return self._formatter.vformat(self._template, (), args[0])
+
+
+class _BoundedFormatter(SandboxedFormatter):
+    def format_field(self, value: Any, format_spec: str) -> str:
+        guards.format_spec(format_spec)
+        text: str = super().format_field(value, format_spec)
+        return text
+
+
+class _Clock:
+    """`strftime_now(format)`."""
+
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        self._now = now
+
+    def __call__(self, format: str) -> str:  # noqa: A002 -- the name that templates may use
+        if len(format) > 1000:
+            raise LimitExceeded("a time format of more than 1000 characters")
+        return self._now().strftime(format)
+
+
+def _range(*args: int) -> range:
+    numbers = range(*args)
+    if len(numbers) > MAX_RANGE:
+        raise LimitExceeded(f"a range of more than {MAX_RANGE} numbers")
+    return numbers
+
+
+def _make_dict(*args: Any, **kwargs: Any) -> dict[Any, Any]:
+    return dict(*args, **kwargs)
+
+
+def _raise_exception(message: object) -> None:
+    raise TemplateRefusal(str(message))
+
+
+class _Namespace(Namespace):
+    """Without names that begin with an underscore, which Python would look up for itself."""
+
+    def __init__(*args: Any, **kwargs: Any) -> None:
+        self, *rest = args
+        attributes = dict(*rest, **kwargs)
+        for name in attributes:
+            _check_name(name)
+        Namespace.__init__(self, attributes)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        _check_name(name)
+        super().__setitem__(name, value)
+
+
+def _check_name(name: object) -> None:
+    if isinstance(name, str) and name.startswith("_"):
+        raise SecurityError(f"a namespace may not hold {name!r}: it begins with an underscore")
+
+
+class _Generation(Extension):
+    """`{% generation %}` marks the assistant's words for training; here its body is written."""
+
+    tags = {"generation"}  # noqa: RUF012 -- as Jinja2 declares it
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body, lineno=line)
+
+
+__all__ = ["BoundedEnvironment", "LimitExceeded", "Limits", "TemplateRefusal", "Undefined"]
