@@ -57,7 +57,7 @@ class Fields:
             raise self.wrong(key, "true or false")
         return bool(value)
 
-    def text(self, key: str, default: str) -> str:
+    def text(self, key: str, default: str | None = None) -> str:
         """A string."""
         value = self._get(key, default)
         if not isinstance(value, str):

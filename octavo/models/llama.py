@@ -35,7 +35,7 @@ class LlamaConfig:
     num_heads: int
     num_kv_heads: int
     head_dim: int
-    rms_eps: float
+    rms_eps: float  # rounded to float32, as GGUF stores it
     rope: RopeConfig
     max_position_embeddings: int
     tie_embeddings: bool = False
@@ -69,7 +69,7 @@ class LlamaConfig:
             num_heads=heads,
             num_kv_heads=_kv_heads(hf, "num_key_value_heads", heads),
             head_dim=head_dim,
-            rms_eps=hf.number("rms_norm_eps", 1e-6, low=0, high=1),
+            rms_eps=_float32(hf.number("rms_norm_eps", 1e-6, low=0, high=1)),
             rope=RopeConfig(head_dim, head_dim, theta, factors),
             max_position_embeddings=hf.integer("max_position_embeddings", 2048, high=MAX_POSITIONS),
             tie_embeddings=hf.boolean("tie_word_embeddings", False),
@@ -89,16 +89,16 @@ class LlamaConfig:
         gguf, tokens = Fields(metadata, "llama."), Fields(metadata, "tokenizer.ggml.")
         if gguf.has("expert_count") and gguf.integer("expert_count", low=0, high=MAX_LAYERS):
             raise gguf.wrong("expert_count", "0: mixtures of experts are not built yet")
-        if "model.embed_tokens.weight" not in tensors:
-            raise ModelFileError("tensor token_embd.weight is missing")
-        vocab_size = tensors["model.embed_tokens.weight"].shape[0]
+        embedding = tensors.get("model.embed_tokens.weight")
+        if embedding is None or len(embedding.shape) != 2:
+            raise ModelFileError("tensor token_embd.weight is missing or no matrix")
+        vocab_size = embedding.shape[0]
         hidden, heads, head_dim = _heads(
             gguf, "embedding_length", "attention.head_count", "attention.key_length"
         )
         for key in ("rope.dimension_count", "attention.value_length"):
             if gguf.integer(key, head_dim, high=MAX_WIDTH) != head_dim:
                 raise gguf.wrong(key, f"{head_dim}, the size of a head")
-        biases = {name for name in tensors if name.startswith("model.layers.0.")}
         return cls(
             vocab_size=vocab_size,
             hidden_size=hidden,
@@ -107,13 +107,13 @@ class LlamaConfig:
             num_heads=heads,
             num_kv_heads=_kv_heads(gguf, "attention.head_count_kv", heads),
             head_dim=head_dim,
-            rms_eps=gguf.number("attention.layer_norm_rms_epsilon", low=0, high=1),
+            rms_eps=_float32(gguf.number("attention.layer_norm_rms_epsilon", low=0, high=1)),
             rope=_gguf_rope(gguf, head_dim, tensors.get(ROPE_FREQS)),
             max_position_embeddings=gguf.integer("context_length", high=MAX_POSITIONS),
             tie_embeddings="lm_head.weight" not in tensors,
-            qkv_bias="model.layers.0.self_attn.q_proj.bias" in biases,
-            o_bias="model.layers.0.self_attn.o_proj.bias" in biases,
-            mlp_bias="model.layers.0.mlp.up_proj.bias" in biases,
+            qkv_bias="model.layers.0.self_attn.q_proj.bias" in tensors,
+            o_bias="model.layers.0.self_attn.o_proj.bias" in tensors,
+            mlp_bias="model.layers.0.mlp.up_proj.bias" in tensors,
             window=gguf.integer("attention.sliding_window", 0, low=0, high=MAX_POSITIONS),
             bos_token_id=tokens.token_id("bos_token_id", vocab_size),
             eos_token_ids=tokens.token_ids("eos_token_id", vocab_size),
@@ -182,6 +182,10 @@ def _kv_heads(fields: Fields, key: str, heads: int) -> int:
     if heads % kv_heads:
         raise fields.wrong(key, f"a divisor of the {heads} attention heads")
     return kv_heads
+
+
+def _float32(value: float) -> float:
+    return float(np.float32(value))
 
 
 def _mistral_window(values: Mapping[str, Any]) -> int:

@@ -21,7 +21,7 @@ def rope_settings(hf: Fields, rotary_dim: int) -> tuple[float, tuple[float, ...]
     theta_of = scaling if scaling.has("rope_theta") else hf
     theta = theta_of.number("rope_theta", 10000.0, low=1.0, high=1e12)
     key = "rope_type" if scaling.has("rope_type") else "type"
-    kind = scaling.text(key, "default")
+    kind = scaling.text(key, None if new else "default")
     if kind in _NONE:
         return theta, ()
     if kind == "linear":
