@@ -1,5 +1,6 @@
 """Opens a model folder or a GGUF file as a Checkpoint: configuration and tensors by one naming."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from octavo.errors import ModelFileError
 from octavo.weights import names
 from octavo.weights.encodings import TensorType
 from octavo.weights.gguf import read_gguf
-from octavo.weights.mapped import MappedFile, StoredTensor, read_json_object, shown
+from octavo.weights.mapped import MappedFile, StoredTensor, file_label, read_json_object, shown
 from octavo.weights.names import InterleavedHeads
 from octavo.weights.quants import DECODED_TYPES, decode
 from octavo.weights.safetensors import inside, read_folder
@@ -114,7 +115,8 @@ def open_checkpoint(path: Path) -> Checkpoint:
     Structure is checked here, the set of tensors by `check_tensors`. Raises ModelFileError, whose
     one line names the file and the fault.
     """
-    return _open_folder(path) if path.is_dir() else _open_gguf(path)
+    # os.path asks without raising, whatever the path is.
+    return _open_folder(path) if os.path.isdir(path) else _open_gguf(path)
 
 
 def _open_folder(folder: Path) -> Checkpoint:
@@ -151,7 +153,7 @@ def _generation_config(folder: Path) -> dict[str, Any]:
 
 def _open_gguf(path: Path) -> Checkpoint:
     file = read_gguf(path)
-    name = path.name
+    name = file_label(path)
     architecture = file.metadata.get("general.architecture")
     if not isinstance(architecture, str):
         raise ModelFileError(f"{name}: 'general.architecture' is missing or no string")

@@ -18,10 +18,18 @@ from octavo.weights.encodings import TensorType
 MAX_JSON_BYTES = 16 << 20
 """Largest JSON we parse. The headers of real checkpoints stay below 4 MiB."""
 
+_LABEL_LENGTH = 255
+
 
 def shown(text: str, limit: int = 80) -> str:
     """Text out of a file, made safe for a one-line message: quoted, escaped and cut."""
     return repr(text if len(text) <= limit else text[:limit] + "…")
+
+
+def file_label(path: Path) -> str:
+    """The base name for messages; escaped if it could break a line (indexes name files too)."""
+    name = path.name
+    return name if name.isprintable() and len(name) <= _LABEL_LENGTH else shown(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +55,7 @@ class MappedFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self.name = path.name
+        self.name = file_label(path)
         self.size = _regular_size(path)
         if self.size == 0:
             raise ModelFileError(f"{self.name}: the file is empty")
@@ -69,7 +77,7 @@ class MappedFile:
 
 def read_json(path: Path) -> Any:
     """Parse a small JSON file. Raises ModelFileError that names the file and the fault."""
-    name = path.name
+    name = file_label(path)
     if _regular_size(path) > MAX_JSON_BYTES:
         raise ModelFileError(f"{name}: is larger than {MAX_JSON_BYTES >> 20} MiB")
     try:
@@ -83,7 +91,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
     """`read_json` of a file that must hold an object."""
     value = read_json(path)
     if not isinstance(value, dict):
-        raise ModelFileError(f"{path.name}: holds no JSON object")
+        raise ModelFileError(f"{file_label(path)}: holds no JSON object")
     return value
 
 
@@ -112,9 +120,9 @@ def _regular_size(path: Path) -> int:
     try:
         status = os.stat(path)
     except (OSError, ValueError) as error:
-        raise ModelFileError(f"{path.name}: cannot be read: {_reason(error)}") from None
+        raise ModelFileError(f"{file_label(path)}: cannot be read: {_reason(error)}") from None
     if not stat.S_ISREG(status.st_mode):
-        raise ModelFileError(f"{path.name}: is not a regular file")
+        raise ModelFileError(f"{file_label(path)}: is not a regular file")
     return status.st_size
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from octavo.errors import ModelFileError
+from octavo.weights.mapped import shown
 
 ROPE_FREQS = "rope_freqs.weight"
 """[rope_dim / 2] float32: the rope frequency of each pair is divided by it."""
@@ -108,7 +109,8 @@ def transform(
         raise ModelFileError(f"{key} must be a positive number")
     if rows % (2 * heads):
         raise ModelFileError(
-            f"{key} is {heads}, which does not divide the {rows} rows of {name!r} into even heads"
+            f"{key} is {heads}, which does not cut the {rows} rows of {shown(name)} "
+            f"into heads of an even size"
         )
     return InterleavedHeads(heads)
 
@@ -116,6 +118,8 @@ def transform(
 def _stem(name: str) -> tuple[str, str]:
     """`blk.3.attn_q.weight` -> (`blk.{}.attn_q`, `3`)."""
     stem = name.rpartition(".")[0]
+    if "{" in stem:  # braces stand for the number in rules only
+        return "", ""
     block = _BLOCK.match(stem)
     if block is None:
         return stem, ""

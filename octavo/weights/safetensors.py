@@ -5,6 +5,7 @@ errors name neither tensor nor file. The format is eight bytes of length and a J
 checks below are all there is to it. Source: the format description of huggingface/safetensors.
 """
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,10 @@ def read_folder(folder: Path) -> tuple[dict[str, StoredTensor], tuple[MappedFile
 
     No other file is opened: pickles never are. Raises ModelFileError.
     """
-    if (folder / SINGLE_NAME).exists():
+    if os.path.exists(folder / SINGLE_NAME):  # a probe that never raises
         tensors, file = read_safetensors(inside(folder, SINGLE_NAME, SINGLE_NAME))
         return tensors, (file,)
-    if (folder / INDEX_NAME).exists():
+    if os.path.exists(folder / INDEX_NAME):
         return _read_shards(folder)
     raise ModelFileError(_nothing_to_read(folder))
 
@@ -149,6 +150,7 @@ def _read_shards(folder: Path) -> tuple[dict[str, StoredTensor], tuple[MappedFil
         or not all(isinstance(name, str) for name in weight_map.values())
     ):
         raise ModelFileError(f"{INDEX_NAME}: 'weight_map' must map tensors to file names")
+    shards: dict[str, dict[str, StoredTensor]] = {}
     tensors: dict[str, StoredTensor] = {}
     files: list[MappedFile] = []
     for shard in sorted(set(weight_map.values())):
@@ -157,10 +159,11 @@ def _read_shards(folder: Path) -> tuple[dict[str, StoredTensor], tuple[MappedFil
         found, file = read_safetensors(inside(folder, shard, INDEX_NAME))
         for name in found.keys() & tensors.keys():
             raise file.broken(f"the tensor {shown(name)} is in another shard too")
+        shards[shard] = found
         tensors |= found
         files.append(file)
     for name, shard in weight_map.items():
-        if name not in tensors or tensors[name].file != Path(shard).name:
+        if name not in shards[shard]:
             raise ModelFileError(f"{INDEX_NAME}: {shown(shard)} does not hold {shown(name)}")
     return tensors, tuple(files)
 
