@@ -74,15 +74,24 @@ class Tokenizer(Protocol):
 class HFTokenizer:
     """A tokenizer of the `tokenizers` library. Satisfies `Tokenizer`."""
 
-    def __init__(self, backend: "Backend", config: Mapping[str, Any] | None = None) -> None:
-        """`config` is as in tokenizer_config.json: it names the special tokens; `info` shows it."""
+    def __init__(
+        self,
+        backend: "Backend",
+        config: Mapping[str, Any] | None = None,
+        tokens: Sequence[str] = (),
+    ) -> None:
+        """`config` is as in tokenizer_config.json: it names the special tokens; `info` shows it.
+
+        `tokens` are the vocabulary's spellings by id, if the model file lists them; two ids may
+        have the same.
+        """
         backend.no_truncation()
         backend.no_padding()
         self._backend = backend
         self._config = dict(config or {})
         vocabulary = backend.get_vocab(with_added_tokens=True)
-        self.vocab_size = max(vocabulary.values(), default=-1) + 1
-        self._tokens = [""] * self.vocab_size
+        self.vocab_size = max(len(tokens), max(vocabulary.values(), default=-1) + 1)
+        self._tokens = [*tokens, *[""] * (self.vocab_size - len(tokens))]
         for token, number in vocabulary.items():
             self._tokens[number] = token
         self._added = dict(sorted(backend.get_added_tokens_decoder().items()))
@@ -137,9 +146,9 @@ class HFTokenizer:
     def _controls(self, encoding: "Encoding") -> list[Control]:
         special = self.special_ids
         return [
-            Control(i, number, *encoding.token_to_chars(i))
+            Control(i, number, *span)
             for i, number in enumerate(encoding.ids)
-            if number in special
+            if number in special and (span := encoding.token_to_chars(i)) is not None
         ]
 
     def _join(
@@ -283,7 +292,7 @@ def load_tokenizer(folder: Path, tokenizer_config: Path | None = None) -> HFToke
     named = read_json_object(special_map) if special_map.is_file() else {}
     config = {**named, **{key: value for key, value in config.items() if value is not None}}
     _add_tokens(backend, config)
-    _set_ends(backend, config)
+    set_ends(backend, config)
     return HFTokenizer(backend, config)
 
 
@@ -326,8 +335,8 @@ def _special_names(config: Mapping[str, Any]) -> list[str]:
     return [content for content in map(token_content, entries) if content]
 
 
-def _set_ends(backend: "Backend", config: Mapping[str, Any]) -> None:
-    """`add_bos_token` and `add_eos_token`, where they are set, replace the post-processor."""
+def set_ends(backend: "Backend", config: Mapping[str, Any]) -> None:
+    """Put BOS and EOS around texts, as `add_bos_token` and `add_eos_token` say, if they do."""
     from tokenizers.processors import TemplateProcessing
 
     if config.get("add_bos_token") is None and config.get("add_eos_token") is None:
