@@ -15,8 +15,8 @@ from octavo.weights.gguf_metadata import Cursor, read_pairs
 from octavo.weights.mapped import MappedFile, StoredTensor, shown
 
 VERSIONS = (2, 3)
-MAX_PAIRS = 1 << 16
-MAX_TENSORS = 1 << 18
+MAX_PAIRS = 1 << 14
+MAX_TENSORS = 1 << 16  # experts are stacked: real files have a few thousand
 MAX_DIMENSIONS = 4
 MIN_PAIR_BYTES = 8 + 1 + 4 + 1  # key length, one letter, type, one byte
 MIN_TENSOR_BYTES = 8 + 1 + 4 + 8 + 4 + 8  # name length, one letter, dimensions, type, offset

@@ -15,9 +15,8 @@ from octavo.errors import ModelFileError
 from octavo.weights.mapped import MappedFile, shown
 
 MAX_HEADER_BYTES = 64 << 20  # vocabularies of 262,144 tokens with merges take about 20 MiB
-MAX_ELEMENTS = 4 << 20  # array elements of the whole file; such vocabularies have 1.3 million
+MAX_ELEMENTS = 4 << 20  # of all arrays, weighted; such vocabularies come to 2.1 million
 MAX_NESTING = 4  # arrays in arrays; no known file has any
-NESTED_ARRAY_COST = 8  # an array in an array weighs in memory like this many elements
 
 
 class ValueKind(IntEnum):
@@ -58,6 +57,10 @@ _U32, _U64 = _NUMBERS[ValueKind.U32], _NUMBERS[ValueKind.U64]
 _MIN_BYTES = {ValueKind.STRING: 8, ValueKind.ARRAY: 12} | {
     kind: number.size for kind, number in _NUMBERS.items()
 }
+
+
+# What an element of an array weighs in time and memory; a number weighs 1.
+_WEIGHTS = {ValueKind.STRING: 2, ValueKind.ARRAY: 32}
 
 
 class GGUFArray(list[Any]):
@@ -139,7 +142,7 @@ class Cursor:
         count = self.u64(f"the length of {what}")
         if count > (self.end - self.position) // _MIN_BYTES[kind]:
             raise self.ends_early(f"the array {what} of length {count}")
-        self._elements_left -= count * (NESTED_ARRAY_COST if kind is ValueKind.ARRAY else 1)
+        self._elements_left -= count * _WEIGHTS.get(kind, 1)
         if self._elements_left < 0:
             raise self.file.broken(f"more than {MAX_ELEMENTS} array elements with {what}")
         if kind is ValueKind.STRING:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from octavo.errors import ModelFileError
 from octavo.weights.encodings import TensorType
 
-MAX_JSON_BYTES = 16 << 20
-"""Largest JSON we parse. The headers of real checkpoints stay below 4 MiB."""
+MAX_JSON_BYTES = 32 << 20
+"""Largest JSON file we parse: the index of a checkpoint of 140,000 tensors has 16 MiB."""
 
 _LABEL_LENGTH = 255
 

@@ -12,7 +12,6 @@ from typing import Any
 from octavo.errors import ModelFileError
 from octavo.weights.encodings import SAFETENSORS_TYPES, TensorType
 from octavo.weights.mapped import (
-    MAX_JSON_BYTES,
     MappedFile,
     StoredTensor,
     parse_json,
@@ -23,6 +22,8 @@ from octavo.weights.mapped import (
 SINGLE_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
 MAX_DIMENSIONS = 8
+MAX_HEADER_BYTES = 8 << 20  # per file; shards of the largest checkpoints have about 1 MiB
+MAX_TENSORS = 1 << 16  # per file
 LENGTH_BYTES = 8  # of the header's length, in front of it
 
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
@@ -75,12 +76,15 @@ def _read_header(file: MappedFile) -> tuple[dict[str, Any], int]:
     length = int.from_bytes(file.data[:LENGTH_BYTES], "little")
     if length > file.size - LENGTH_BYTES:
         raise file.broken(f"the header length {length} goes beyond the end of the file")
-    if length > MAX_JSON_BYTES:
-        raise file.broken(f"the header of {length} bytes is larger than {MAX_JSON_BYTES >> 20} MiB")
+    if length > MAX_HEADER_BYTES:
+        limit = f"{MAX_HEADER_BYTES >> 20} MiB"
+        raise file.broken(f"the header of {length} bytes is larger than {limit}")
     end = LENGTH_BYTES + length
     header = parse_json(file.name, file.data[LENGTH_BYTES:end])
     if not isinstance(header, dict):
         raise file.broken("the header is no JSON object")
+    if len(header) > MAX_TENSORS:
+        raise file.broken(f"the header has {len(header)} tensors; up to {MAX_TENSORS} are read")
     return header, end
 
 
