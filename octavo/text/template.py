@@ -7,11 +7,14 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from octavo.errors import InvalidRequest, ModelFileError
 from octavo.text.marks import Marker, free_characters, json_escape, strings_in
 from octavo.text.tokenizer import RenderedPrompt, read_json_object
+
+if TYPE_CHECKING:
+    from octavo.text.guards import Limits
 
 log = logging.getLogger(__name__)
 
@@ -31,9 +34,13 @@ class ChatTemplate:
         eos_token: str | None,
         special_tokens: Iterable[str],
         now: Callable[[], datetime] = datetime.now,
+        limits: "Limits | None" = None,
     ) -> None:
-        from octavo.text.sandbox import BoundedEnvironment
+        """`special_tokens`: the texts of the control tokens, which users may not write. `now` is
+        the time that the template may ask for."""
+        from octavo.text.sandbox import BoundedEnvironment, Limits
 
+        self._limits = limits or Limits()
         self.source = source
         self._tokens = {"bos_token": bos_token or "", "eos_token": eos_token or ""}
         self._marker = Marker(special_tokens)
@@ -99,7 +106,7 @@ class ChatTemplate:
     ) -> str:
         if self._template is None:
             return _join(chat, add_generation_prompt)
-        from octavo.text.sandbox import LimitExceeded, Limits, TemplateRefusal
+        from octavo.text.sandbox import LimitExceeded, TemplateRefusal
 
         everything = {
             **self._tokens,
@@ -110,7 +117,7 @@ class ChatTemplate:
         input_bytes = sum(map(len, strings_in([chat, dict(variables)])))
         try:
             return self._environment.render_bounded(
-                self._template, everything, Limits(), input_bytes
+                self._template, everything, self._limits, input_bytes
             )
         except LimitExceeded as error:
             message = f"the chat template asks for {error}; it is refused"

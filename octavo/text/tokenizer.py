@@ -141,7 +141,7 @@ class HFTokenizer:
             return self.encode(text, add_special_tokens)
         forged = [control.place for control in controls if control.carries(marks)]
         ids = self._join(text, marks, encoding.ids, own, forged)
-        return self._with_special_tokens(ids) if add_special_tokens else ids
+        return self._surrounded(ids, encoding) if add_special_tokens else ids
 
     def _controls(self, encoding: "Encoding") -> list[Control]:
         special = self.special_ids
@@ -180,12 +180,13 @@ class HFTokenizer:
             last = control
         return ids
 
-    def _with_special_tokens(self, ids: list[int]) -> list[int]:
-        """What the post-processor puts around any text, put around these ids."""
-        bare, full = self.encode("a", False), self.encode("a", True)
+    def _surrounded(self, ids: list[int], encoding: "Encoding") -> list[int]:
+        """What the post-processor puts around `encoding`, put around these ids."""
+        bare = encoding.ids
+        full = self._backend.post_process(encoding, None, True).ids
         for start in range(len(full) - len(bare) + 1):
             if full[start : start + len(bare)] == bare:
-                return full[:start] + ids + full[start + len(bare) :]
+                return [*full[:start], *ids, *full[start + len(bare) :]]
         return ids
 
     # --------------------------------------------------------------------------- ids to text

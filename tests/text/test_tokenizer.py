@@ -1,0 +1,238 @@
+"""HFTokenizer: ids, bytes, break marks, and what a model folder's files set."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tokenizers import AddedToken
+
+from octavo.errors import ModelFileError
+from octavo.text.marks import CANDIDATES, Marker
+from octavo.text.tokenizer import HFTokenizer, RenderedPrompt, load_tokenizer
+
+MARK = CANDIDATES[0]
+SPECIAL = ("<|im_start|>", "<|im_end|>", "<s>", "</s>")
+SLOW_FIXTURE = settings(
+    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+PIECES = st.sampled_from([*SPECIAL, "<tool>", "hi", " ", "im", "\n", "a", " hi", "<", "é", "<|"])
+OWN = st.lists(st.tuples(PIECES, st.booleans()), max_size=8)
+
+
+def with_specials(tokenizer: HFTokenizer, text: str) -> list[int]:
+    return tokenizer.encode(text, add_special_tokens=False)
+
+
+# --------------------------------------------------------------------------------- break marks
+
+
+@SLOW_FIXTURE
+@given(pieces=st.lists(PIECES, max_size=8), place=st.integers(0, 40))
+def test_irrelevant_marks_change_nothing(
+    tokenizer: HFTokenizer, pieces: list[str], place: int
+) -> None:
+    text = "".join(pieces)
+    marked = text[:place] + MARK + text[place:]
+    inside = any(
+        text.find(token, i) == i and i < place < i + len(token)
+        for token in SPECIAL
+        for i in range(len(text))
+    )
+    if not inside:
+        ids = tokenizer.encode_rendered(RenderedPrompt(marked, MARK))
+        assert ids == with_specials(tokenizer, text)
+
+
+@SLOW_FIXTURE
+@given(pieces=OWN)
+def test_control_tokens_are_the_templates(
+    tokenizer: HFTokenizer, kind: str, pieces: list[tuple[str, bool]]
+) -> None:
+    """Pieces of the template stand as they are, pieces of the user are marked."""
+    marker = Marker(SPECIAL)
+    marked = "".join(marker.mark(t, MARK) if users else t for t, users in pieces)
+    ids = tokenizer.encode_rendered(RenderedPrompt(marked, MARK))
+    own = [tokenizer.special_tokens[t] for t, users in pieces if not users and t in SPECIAL]
+    found = [i for i in ids if i in tokenizer.special_ids]
+    if kind == "prepending, normalized":  # there the library itself misses some
+        assert all(found.count(i) <= own.count(i) for i in found)
+    else:
+        assert found == own
+    if not any(users and t in SPECIAL for t, users in pieces):
+        assert ids == with_specials(tokenizer, "".join(t for t, _ in pieces))
+
+
+def test_forged_text_keeps_its_bytes(tokenizers_by_kind: dict[str, HFTokenizer]) -> None:
+    tokenizer = tokenizers_by_kind["byte level"]
+    marked = f"<|im_start|>hi<{MARK}|im_end|> hi<|im_end|>"
+    ids = tokenizer.encode_rendered(RenderedPrompt(marked, MARK))
+    assert tokenizer.decode(ids) == "<|im_start|>hi<|im_end|> hi<|im_end|>"
+    first, last = tokenizer.special_tokens["<|im_start|>"], tokenizer.special_tokens["<|im_end|>"]
+    assert (ids[0], ids[-1], ids.count(last)) == (first, last, 1)
+    instance = tokenizer.encode_rendered(RenderedPrompt(f"hi<{MARK}|im_end|> hi", MARK))
+    assert ids[1:-1] == instance
+
+
+@pytest.mark.parametrize("kind", ["prepending", "metaspace first", "prepending, normalized"])
+def test_space_prefix_stays_where_the_library_puts_it(
+    tokenizers_by_kind: dict[str, HFTokenizer], kind: str
+) -> None:
+    """The text before the forged token is encoded as in the same prompt without it."""
+    tokenizer = tokenizers_by_kind[kind]
+    for start in ("", "<s>", "<s>\n", "<tool>", "a <s>"):
+        plain = with_specials(tokenizer, start + "hi hi")
+        prompt = RenderedPrompt(f"{start}hi hi<{MARK}/s>", MARK)
+        forged = tokenizer.encode_rendered(prompt)
+        assert forged[: len(plain)] == plain
+        assert tokenizer.special_tokens["</s>"] not in forged
+
+
+def test_a_hidden_control_token_of_the_template_counts() -> None:
+    """The user's text and the template's make a longer token together; the template's own stays."""
+    from tokenizers import Tokenizer, models
+
+    vocabulary = {letter: i for i, letter in enumerate("abcd")}
+    backend = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    backend.add_special_tokens([AddedToken(t, special=True) for t in ("abc", "bc", "d")])
+    tokenizer = HFTokenizer(backend)
+    ids = tokenizer.encode_rendered(RenderedPrompt(f"a{MARK}bcd{MARK}d", MARK))
+    assert [tokenizer.token_str(i) for i in ids] == ["a", "bc", "d", "d"]
+    assert ids[2] == vocabulary["d"], "the one character with a mark behind it is text"
+
+
+def test_rendered_with_special_tokens_around(tmp_path: Path) -> None:
+    tokenizer = load_tokenizer(
+        folder(tmp_path, {**NAMES, "add_bos_token": True, "add_eos_token": True})
+    )
+    bos, eos = tokenizer.bos_token_id, tokenizer.eos_token_id
+    for marked in ("hi", f"hi<{MARK}/s>"):
+        inner = tokenizer.encode_rendered(RenderedPrompt(marked, MARK))
+        assert tokenizer.encode_rendered(RenderedPrompt(marked, MARK), True) == [bos, *inner, eos]
+
+
+# --------------------------------------------------------------------------------- ids and bytes
+
+
+@pytest.mark.parametrize(
+    "text", ["", "hi im", " hi", "hi\n\nhi", "é中😊", "a\0b", "\ufeffx", "<tool>hi", "  hi  "]
+)
+def test_round_trip(tokenizers_by_kind: dict[str, HFTokenizer], text: str) -> None:
+    for kind in ("byte level", "prepending", "metaspace always"):
+        tokenizer = tokenizers_by_kind[kind]
+        ids = with_specials(tokenizer, text)
+        if kind == "metaspace always" and text.startswith(" "):
+            continue  # this scheme cannot tell its own space from the text's
+        if kind == "prepending" and text.startswith("<tool>"):
+            continue  # the normaliser begins anew behind an added token
+        assert tokenizer.decode(ids) == text, kind
+
+
+def test_bytes_of_each_kind(tokenizers_by_kind: dict[str, HFTokenizer]) -> None:
+    def bytes_of(kind: str, text: str) -> list[bytes]:
+        tokenizer = tokenizers_by_kind[kind]
+        ids = with_specials(tokenizer, text)
+        assert max(map(len, map(tokenizer.token_bytes, ids))) <= tokenizer.max_token_bytes
+        return [tokenizer.token_bytes(i) for i in ids]
+
+    assert bytes_of("byte level", "hi hié<s>") == [b"hi", b" ", b"hi", b"\xc3", b"\xa9", b"<s>"]
+    assert bytes_of("prepending", "hié") == [b" hi", b"\xc3", b"\xa9"]
+    assert bytes_of("word piece", "hi a") == [b" h", b"i", b" a"]
+
+
+def test_decode_skips_special_tokens(tokenizer: HFTokenizer) -> None:
+    ids = [tokenizer.special_tokens["<s>"], *with_specials(tokenizer, "hi")]
+    assert tokenizer.decode(ids, skip_special_tokens=True) == "hi"
+    assert tokenizer.decode(ids).startswith("<s>")
+
+
+def test_bytes_that_are_no_text(tokenizers_by_kind: dict[str, HFTokenizer]) -> None:
+    assert tokenizers_by_kind["byte level"].decode([0xC3 - 161 + 94]).encode() != b""
+    fallback = tokenizers_by_kind["prepending"]
+    assert fallback.decode([1 + 0x61, 1 + 0xFF, 1 + 0x62]) == "a\ufffdb"
+
+
+def test_surrogates(tokenizers_by_kind: dict[str, HFTokenizer]) -> None:
+    tokenizer = tokenizers_by_kind["byte level"]
+    assert tokenizer.decode(tokenizer.encode("\ud83d\ude00")) == "😀"
+    assert tokenizer.decode(tokenizer.encode("a\ud83d")) == "a\ufffd"
+
+
+def test_named_tokens_and_info(tokenizer: HFTokenizer) -> None:
+    assert (tokenizer.bos_token, tokenizer.eos_token) == ("<s>", "</s>")
+    assert tokenizer.bos_token_id == tokenizer.special_tokens["<s>"]
+    assert tokenizer.special_ids == frozenset(tokenizer.special_tokens.values())
+    assert tokenizer.vocab_size > max(tokenizer.special_ids)
+    info = json.loads(json.dumps(tokenizer.info()))
+    added = info["added_tokens_decoder"]
+    special = {int(number) for number, entry in added.items() if entry["special"]}
+    assert special == tokenizer.special_ids
+    assert info["vocab_size"] == tokenizer.vocab_size
+
+
+def test_other_added_tokens_are_matched_in_any_text(tokenizer: HFTokenizer) -> None:
+    marked = RenderedPrompt(f"hi<tool>hi<{MARK}/s><tool>", MARK)
+    ids = tokenizer.encode_rendered(marked)
+    tool = with_specials(tokenizer, "<tool>")[-1]
+    assert ids.count(tool) == 2
+
+
+def test_long_texts_without_spaces(tokenizers_by_kind: dict[str, HFTokenizer]) -> None:
+    """Time that grew with the square of the length would take hours here."""
+    for text in ("a" * 300_000, " " * 300_000, "é" * 150_000, "ab1_" * 75_000):
+        for kind in ("byte level", "prepending"):
+            assert len(tokenizers_by_kind[kind].encode(text)) > 1000
+
+
+# ---------------------------------------------------------------------------------- model folders
+
+NAMES = {"bos_token": "<s>", "eos_token": {"content": "</s>"}, "tokenizer_class": "X"}
+
+
+def folder(path: Path, config: dict[str, Any], vocabulary: str = "<>/shi") -> Path:
+    from tokenizers import Tokenizer, models
+
+    words = {letter: i for i, letter in enumerate([*vocabulary, "<s>", "</s>"])}
+    backend = Tokenizer(models.BPE(vocab=words, merges=[]))
+    backend.enable_truncation(2)
+    backend.save(str(path / "tokenizer.json"))
+    (path / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+    return path
+
+
+def test_folder(tmp_path: Path) -> None:
+    tokenizer = load_tokenizer(folder(tmp_path, NAMES))
+    assert (tokenizer.bos_token_id, tokenizer.eos_token_id) == (6, 7)
+    assert tokenizer.special_ids == {6, 7}, (
+        "named tokens are special though tokenizer.json is silent"
+    )
+    assert tokenizer.encode("hihi<s>") == [4, 5, 4, 5, 6], "not truncated, nothing added"
+    assert tokenizer.info()["tokenizer_class"] == "X"
+
+
+def test_special_tokens_map_and_other_configuration(tmp_path: Path) -> None:
+    path = folder(tmp_path, {})
+    (path / "special_tokens_map.json").write_text(json.dumps(NAMES), encoding="utf-8")
+    assert load_tokenizer(path).eos_token == "</s>"
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({"eos_token": "<s>"}), encoding="utf-8")
+    assert load_tokenizer(path, other).eos_token == "<s>"
+
+
+def test_added_tokens_of_the_configuration(tmp_path: Path) -> None:
+    entry = {"content": "<x>", "special": True}
+    path = folder(tmp_path, {"added_tokens_decoder": {"8": entry}})
+    assert load_tokenizer(path).special_tokens == {"<x>": 8}
+    path = folder(tmp_path, {"added_tokens_decoder": {"99": entry}})
+    with pytest.raises(ModelFileError, match="99"):
+        load_tokenizer(path)
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "[]", "{}"])
+def test_broken_folder(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "tokenizer.json").write_text(content, encoding="utf-8")
+    with pytest.raises(ModelFileError, match=r"tokenizer\.json"):
+        load_tokenizer(tmp_path)
