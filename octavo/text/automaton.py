@@ -72,8 +72,8 @@ class Automaton:
             yield self.depth[state]
             state = self._fail[state]
 
-    def starts(self, text: str) -> Iterator[int]:
-        """Where patterns begin in `text`: every occurrence of each, in order of its end."""
+    def occurrences(self, text: str) -> Iterator[tuple[int, int]]:
+        """Start and end of every occurrence of every pattern in `text`, in order of the ends."""
         state, position = 0, 0
         while position < len(text):
             if not state:
@@ -85,7 +85,7 @@ class Automaton:
             found = state
             while found and self.pattern[found]:
                 if len(self.pattern[found]) == self.depth[found]:
-                    yield position - self.depth[found]
+                    yield position - self.depth[found], position
                 found = self._shorter[found]
 
     def end(self, text: str) -> int:

@@ -1,27 +1,31 @@
 """Encodes text that spells control tokens without making any: a user's text, or a part of it."""
 
 import json
-import re
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from octavo.text.automaton import Automaton
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
 
 
 class Control(NamedTuple):
-    """A control token that the library found: its place among the ids, its span of characters."""
+    """A control token in a text: its place among the ids and the characters it takes, which may
+    be more than its own: some tokens swallow the spaces beside them.
+    """
 
     place: int
     number: int
     start: int
     end: int
 
-    def carries(self, marks: frozenset[int]) -> bool:
-        """Whether a mark stands inside (or behind the only character)."""
-        last = self.end if self.end - self.start > 1 else self.end + 1
-        return any(place in marks for place in range(self.start + 1, last))
+    def carries(self, marks: frozenset[int], text: str, content: str) -> bool:
+        """Whether a mark stands inside its `content` (or behind the only character)."""
+        first = max(text.find(content, self.start, self.end), self.start)
+        last = first + max(len(content), 2)
+        return any(place in marks for place in range(first + 1, last))
 
 
 class LiteralEncoder:
@@ -31,29 +35,33 @@ class LiteralEncoder:
     first one is needed.
     """
 
-    def __init__(self, backend: "Backend") -> None:
+    def __init__(self, backend: "Backend", special_tokens: Mapping[str, int]) -> None:
         self._backend = backend
+        self._special_tokens = special_tokens
+        self._automaton: Automaton | None = None
         self._instances: dict[tuple[bool, bool], Backend] = {}
         self._lock = threading.Lock()
 
-    def encode(
-        self, text: str, marks: frozenset[int], special: Mapping[str, int], after: Any
-    ) -> list[int]:
+    def encode(self, text: str, marks: frozenset[int], after: Any) -> list[int]:
         """`after`: the added token before the text, None at the beginning of a prompt.
 
         A control token that the library's longest match had hidden may be the template's own: it
         begins in the text of the user's, and stands here without a mark.
         """
-        pattern = "|".join(map(re.escape, sorted(special, key=len, reverse=True)))
+        with self._lock:
+            if self._automaton is None:
+                self._automaton = Automaton(self._special_tokens)
         ids: list[int] = []
         position, begins = 0, after is None
-        for found in re.finditer(f"(?=({pattern}))", text):
-            control = Control(0, special[found[1]], found.start(1), found.end(1))
-            if control.start < position or control.carries(marks):
+        occurrences = self._automaton.occurrences(text)
+        for start, end in sorted(occurrences, key=lambda span: (span[0], -span[1])):
+            token = text[start:end]
+            control = Control(0, self._special_tokens[token], start, end)
+            if start < position or control.carries(marks, text, token):
                 continue
-            ids += self._plain(text[position : control.start], begins, after)
+            ids += self._plain(text[position:start], begins, after)
             ids.append(control.number)
-            position, begins = control.end, False
+            position, begins = end, False
         return ids + self._plain(text[position:], begins, after)
 
     def _plain(self, text: str, begins: bool, after: Any) -> list[int]:

