@@ -136,7 +136,8 @@ class HFTokenizer:
             return self.encode(text, add_special_tokens)
         encoding = self._backend.encode_batch([text], add_special_tokens=False)[0]
         controls = self._controls(encoding)
-        own, forged = [], []
+        own: list[Control] = []
+        forged: list[Control] = []
         for control in controls:
             carries = control.carries(marks, text, self._added[control.number].content)
             (forged if carries else own).append(control)
