@@ -76,7 +76,9 @@ def _choose(raw: Float32Array, row: RowSampling) -> int:
     weights = _weights(scores, row)
     cumulative = np.cumsum(weights)  # float64, by token id
     at = uniform(row.seed, row.position) * cumulative[-1]
-    return int(np.searchsorted(cumulative, at, side="right"))
+    # The product may round up to the whole sum; the first id that reaches it is the last drawable.
+    last = np.searchsorted(cumulative, cumulative[-1], side="left")
+    return int(min(np.searchsorted(cumulative, at, side="right"), last))
 
 
 def _restricted(raw: Float32Array, row: RowSampling) -> Float32Array:

@@ -289,3 +289,13 @@ def test_always_a_token_of_the_vocabulary(data, logits):
     assert logits[out.token_ids[0]] > -math.inf
     assert not np.isnan(out.logprobs[0].top_values).any()
     assert not math.isnan(out.logprobs[0].chosen)
+
+
+def test_the_highest_draw_stays_inside_the_vocabulary(monkeypatch):
+    """The draw times the sum may round up to the sum itself; no id lies behind the last one."""
+    monkeypatch.setattr("octavo.backends.sampler.uniform", lambda *_: 1.0)  # worse than can be
+    for size in (1, 3, 50):
+        token, _ = row(np.zeros(size), temperature=1.0)
+        assert token == size - 1
+    token, _ = row([0.0, 0.0, -np.inf, -1e30], temperature=1.0)
+    assert token == 1, "ids that cannot be drawn are not the last either"
