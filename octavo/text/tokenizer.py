@@ -89,16 +89,13 @@ class HFTokenizer:
         backend.no_padding()
         self._backend = backend
         self._config = dict(config or {})
-        vocabulary = backend.get_vocab(with_added_tokens=True)
-        self.vocab_size = max(len(tokens), max(vocabulary.values(), default=-1) + 1)
-        self._tokens = [*tokens, *[""] * (self.vocab_size - len(tokens))]
-        for token, number in vocabulary.items():
-            self._tokens[number] = token
+        self._tokens = list(tokens) or _spellings(backend)
+        self.vocab_size = len(self._tokens)
         self._added = dict(sorted(backend.get_added_tokens_decoder().items()))
         self.special_ids = frozenset(i for i, token in self._added.items() if token.special)
         self.special_tokens = {t.content: i for i, t in self._added.items() if t.special}
-        self.bos_token, self.bos_token_id = self._named("bos_token", vocabulary)
-        self.eos_token, self.eos_token_id = self._named("eos_token", vocabulary)
+        self.bos_token, self.bos_token_id = self._named("bos_token")
+        self.eos_token, self.eos_token_id = self._named("eos_token")
         decoder = backend.decoder
         self._spelling = Spelling(None if decoder is None else json.loads(decoder.__getstate__()))
         self._bytes: list[bytes | None] = [None] * self.vocab_size
@@ -106,9 +103,9 @@ class HFTokenizer:
         self.max_token_bytes = max(self._spelling.longest(self._tokens), max(added, default=0))
         self._literal = LiteralEncoder(backend, self.special_tokens)
 
-    def _named(self, name: str, vocabulary: Mapping[str, int]) -> tuple[str | None, int | None]:
+    def _named(self, name: str) -> tuple[str | None, int | None]:
         token = token_content(self._config.get(name))
-        number = None if token is None else vocabulary.get(token)
+        number = None if token is None else self._backend.token_to_id(token)
         return (None, None) if number is None else (token, number)
 
     # --------------------------------------------------------------------------- text to ids
@@ -236,6 +233,15 @@ class HFTokenizer:
                 for number, token in self._added.items()
             },
         }
+
+
+def _spellings(backend: "Backend") -> list[str]:
+    """By id; empty where an id has no token."""
+    vocabulary = backend.get_vocab(with_added_tokens=True)
+    tokens = [""] * (max(vocabulary.values(), default=-1) + 1)
+    for token, number in vocabulary.items():
+        tokens[number] = token
+    return tokens
 
 
 def _take_marks_out(marked: str, mark: str) -> tuple[str, frozenset[int]]:
