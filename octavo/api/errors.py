@@ -99,6 +99,10 @@ def schema_error(error: ValidationError, body: object) -> InvalidRequest:
     for detail in error.errors(include_url=False, include_context=False):
         path, given = dotted(detail, body)
         found.setdefault(path, ([], given))[0].append(_sentence(detail))
+    # Where another form of a value got deeper before it failed, that is the error to tell.
+    for path in list(found):
+        if any(other.startswith(path + ".") for other in found):
+            del found[path]
     lines = []
     for path, (sentences, given) in list(found.items())[:MAX_ERRORS]:
         line = f"{path}: {' or '.join(dict.fromkeys(sentences))}" if path else sentences[0]

@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 
 import msgspec
 from pydantic import BaseModel, ValidationError
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from octavo.api.errors import schema_error, shown
+from octavo.api.sse import ClientGone
 from octavo.errors import BodyTooLarge, InvalidRequest
 
 logger = logging.getLogger(__name__)
@@ -25,17 +26,19 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
     too_large = BodyTooLarge(
         f"the body is larger than {max_bytes} bytes; shorten it or raise --max-body-bytes"
     )
-    if request.headers.get("content-length", "0").isdecimal() and (
-        int(request.headers.get("content-length", "0")) > max_bytes
-    ):
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > max_bytes:
         raise too_large
     parts: list[bytes] = []
     size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > max_bytes:
-            raise too_large
-        parts.append(part)
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size > max_bytes:
+                raise too_large
+            parts.append(part)
+    except ClientDisconnect:
+        raise ClientGone from None
     return b"".join(parts)
 
 

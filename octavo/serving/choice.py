@@ -20,10 +20,12 @@ from octavo.types import FinishReason, PositionLogprobs
 class ChoiceDelta:
     """A piece of a choice. The last one has a finish reason; earlier ones have text.
 
-    stop_reason: the stop string or stop id that ended it.
+    num_tokens: generated since the piece before. stop_reason: the stop string or stop id that ended
+    the choice.
     """
 
     text: str = ""
+    num_tokens: int = 0
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[TokenEntry] = field(default_factory=list)
     finish_reason: FinishReason | None = None
@@ -32,6 +34,7 @@ class ChoiceDelta:
     def add(self, later: "ChoiceDelta") -> None:
         """Append a later piece: the sum of all is the whole choice."""
         self.text += later.text
+        self.num_tokens += later.num_tokens
         self.token_ids += later.token_ids
         self.logprobs += later.logprobs
         self.finish_reason = later.finish_reason
@@ -80,6 +83,7 @@ class Choice:
         num_speaking = len(delta.token_ids) - (delta.finish_reason == "stop")
         for i, token_id in enumerate(delta.token_ids):
             self.num_tokens += 1
+            self._pending.num_tokens += 1
             if i >= num_speaking:
                 self._pending.token_ids.append(token_id)
                 break

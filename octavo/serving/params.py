@@ -41,7 +41,7 @@ class SamplingFields(Protocol):
     ignore_eos: bool | None
     include_stop_str_in_output: bool | None
     skip_special_tokens: bool | None
-    logit_bias: dict[str, float] | None
+    logit_bias: dict[str, Any] | None
     allowed_token_ids: list[int] | None
     bad_words: list[str] | None
     prompt_logprobs: int | None
@@ -296,7 +296,7 @@ def _allowed(ids: list[int] | None, limits: ModelLimits) -> tuple[int, ...] | No
     return tuple(sorted(set(_token_ids("allowed_token_ids", ids, limits))))
 
 
-def _logit_bias(given: dict[str, float], limits: ModelLimits) -> dict[int, float]:
+def _logit_bias(given: dict[str, Any], limits: ModelLimits) -> dict[int, float]:
     bias = {}
     for key, value in given.items():
         # isdecimal also takes digits of other scripts, hence isascii.
@@ -306,6 +306,10 @@ def _logit_bias(given: dict[str, float], limits: ModelLimits) -> dict[int, float
                 f"logit_bias has the key {key[:40]!r}; allowed: token ids from 0 to "
                 f"{limits.vocab_size - 1}",
                 param="logit_bias",
+            )
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InvalidRequest(
+                f"logit_bias.{key} must be a number; allowed: -100 to 100", param="logit_bias"
             )
         bias[token_id] = min(max(value, -BIAS_LIMIT), BIAS_LIMIT)
     return bias

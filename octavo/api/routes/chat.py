@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from octavo.api.limits import read
 from octavo.api.routes.streams import (
+    FrameUsage,
     Head,
     UsageMode,
     answer_stream,
@@ -45,10 +46,10 @@ async def create_chat_completion(request: Request) -> Response:
     plan = await context.run(plan_chat, context, body, chat, head.id)
     context.check_open()
     generation = Generation(context, plan)
-    usage = UsageMode.of(context, body.stream_options)
-    wire = ChatWire(context, head, usage, bool(body.return_token_ids), body.prompt_logprobs)
+    wire = ChatWire(context, head, bool(body.return_token_ids), body.prompt_logprobs)
     if not body.stream:
         return await answer_whole(request, generation, wire)
+    usage = UsageMode.of(context, body.stream_options)
     return answer_stream(generation, wire, usage=usage, ping_s=context.config.server.sse_ping_s)
 
 
@@ -57,21 +58,19 @@ class ChatWire(NamedTuple):
 
     context: Context
     head: Head
-    usage: UsageMode
     with_ids: bool
     prompt_logprobs: int | None
 
-    def first_frames(self, generation: Generation) -> Iterator[ChatChunk]:
+    def first_frames(self, generation: Generation, usage: FrameUsage) -> Iterator[ChatChunk]:
         """The role of each choice."""
         for index in range(len(generation.choices)):
-            chunk = self._chunk(
-                generation, ChatChunkChoice(index, ChatDelta(role="assistant", content=""))
-            )
+            role = ChatChunkChoice(index, ChatDelta(role="assistant", content=""))
+            chunk = ChatChunk(*self.head, [role], usage)
             if self.with_ids and index == 0:
                 chunk.prompt_token_ids = generation.plan.jobs[0].token_ids
             yield chunk
 
-    def frames(self, generation: Generation, piece: IndexedDelta) -> Iterator[ChatChunk]:
+    def frames(self, piece: IndexedDelta, usage: FrameUsage) -> Iterator[ChatChunk]:
         """A frame with the text, and at the end one without."""
         index, delta = piece
         told = ChatChunkChoice(
@@ -82,11 +81,11 @@ class ChatWire(NamedTuple):
         )
         if delta.text:
             told.delta.content = delta.text
-            yield self._chunk(generation, told)
+            yield ChatChunk(*self.head, [told], usage)
             told = ChatChunkChoice(index, ChatDelta(), token_ids=[] if self.with_ids else UNSET)
         if delta.finish_reason is not None:
             told.finish_reason, told.stop_reason = delta.finish_reason, delta.stop_reason
-            yield self._chunk(generation, told)
+            yield ChatChunk(*self.head, [told], usage)
 
     def usage_frame(self, usage: UsageInfo) -> ChatChunk:
         """The frame at the end."""
@@ -111,9 +110,6 @@ class ChatWire(NamedTuple):
         if self.with_ids:
             answer.prompt_token_ids = generation.plan.jobs[0].token_ids
         return answer
-
-    def _chunk(self, generation: Generation, choice: ChatChunkChoice) -> ChatChunk:
-        return ChatChunk(*self.head, [choice], self.usage.now(generation.usage))
 
 
 def chat_logprobs(entries: Sequence[TokenEntry]) -> ChatLogprobs | None:

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from octavo.api.limits import read
 from octavo.api.routes.streams import (
+    FrameUsage,
     Head,
     UsageMode,
     answer_stream,
@@ -39,10 +40,10 @@ async def create_completion(request: Request) -> Response:
     plan = await context.run(plan_completion, context, body, head.id)
     context.check_open()
     generation = Generation(context, plan)
-    usage = UsageMode.of(context, body.stream_options)
-    wire = CompletionWire(context, head, usage, bool(body.return_token_ids), body.prompt_logprobs)
+    wire = CompletionWire(context, head, bool(body.return_token_ids), body.prompt_logprobs)
     if not body.stream:
         return await answer_whole(request, generation, wire)
+    usage = UsageMode.of(context, body.stream_options)
     return answer_stream(generation, wire, usage=usage, ping_s=context.config.server.sse_ping_s)
 
 
@@ -51,23 +52,22 @@ class CompletionWire(NamedTuple):
 
     context: Context
     head: Head
-    usage: UsageMode
     with_ids: bool
     prompt_logprobs: int | None
 
-    def first_frames(self, generation: Generation) -> Iterator[Completion]:
+    def first_frames(self, generation: Generation, usage: FrameUsage) -> Iterator[Completion]:
         """With `return_token_ids` the prompts' ids; else nothing."""
         if self.with_ids:
             for index in range(len(generation.choices)):
                 choice = CompletionChoice(
                     index, "", token_ids=[], prompt_token_ids=_prompt_ids(generation, index)
                 )
-                yield Completion(*self.head, [choice], self.usage.now(generation.usage))
+                yield Completion(*self.head, [choice], usage)
 
-    def frames(self, generation: Generation, piece: IndexedDelta) -> Iterator[Completion]:
+    def frames(self, piece: IndexedDelta, usage: FrameUsage) -> Iterator[Completion]:
         """One frame a piece."""
         choice = self._choice(*piece)
-        yield Completion(*self.head, [choice], self.usage.now(generation.usage))
+        yield Completion(*self.head, [choice], usage)
 
     def usage_frame(self, usage: UsageInfo) -> Completion:
         """The frame at the end."""

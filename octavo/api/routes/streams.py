@@ -38,6 +38,9 @@ class Head(NamedTuple):
         )
 
 
+FrameUsage = UsageInfo | UnsetType | None
+
+
 class UsageMode(NamedTuple):
     """When a stream tells its usage: in a frame at the end, in every frame."""
 
@@ -51,7 +54,7 @@ class UsageMode(NamedTuple):
         wanted = options is not None and bool(options.include_usage)
         return cls(forced or wanted, options is not None and bool(options.continuous_usage_stats))
 
-    def now(self, usage: Usage) -> UsageInfo | UnsetType | None:
+    def now(self, usage: Usage) -> FrameUsage:
         """The `usage` of a frame that is not the last."""
         if self.always:
             return usage_info(usage)
@@ -61,11 +64,11 @@ class UsageMode(NamedTuple):
 class Wire(Protocol):
     """How one route writes its frames and its whole answer."""
 
-    def first_frames(self, generation: Generation) -> Iterator[Any]:
+    def first_frames(self, generation: Generation, usage: FrameUsage) -> Iterator[Any]:
         """Frames before any token."""
         ...
 
-    def frames(self, generation: Generation, piece: IndexedDelta) -> Iterator[Any]:
+    def frames(self, piece: IndexedDelta, usage: FrameUsage) -> Iterator[Any]:
         """Frames for a piece of a choice."""
         ...
 
@@ -114,21 +117,25 @@ def answer_stream(
     generation: Generation, wire: Wire, *, usage: UsageMode, ping_s: float
 ) -> EventStream:
     """Frames as they come. An error becomes the last frame."""
-    return EventStream(
-        _events(generation, wire, usage.at_end), ping_s=ping_s, on_end=generation.close
-    )
+    return EventStream(_events(generation, wire, usage), ping_s=ping_s, on_end=generation.close)
 
 
-async def _events(generation: Generation, wire: Wire, usage_at_end: bool) -> AsyncGenerator[bytes]:
+async def _events(generation: Generation, wire: Wire, mode: UsageMode) -> AsyncGenerator[bytes]:
+    told = 0  # tokens in the frames so far; the choices may be ahead of them
     try:
-        if first := b"".join(map(frame, wire.first_frames(generation))):
+        usage = mode.now(generation.usage._replace(completion_tokens=0))
+        if first := b"".join(map(frame, wire.first_frames(generation, usage))):
             yield first
         async with aclosing(generation.deltas()) as pieces:
             async for piece in pieces:
-                frames = (frame(f) for one in piece for f in wire.frames(generation, one))
-                if together := b"".join(frames):
-                    yield together
-        if usage_at_end:
+                frames: list[bytes] = []
+                for one in piece:
+                    told += one.delta.num_tokens
+                    usage = mode.now(generation.usage._replace(completion_tokens=told))
+                    frames += map(frame, wire.frames(one, usage))
+                if frames:
+                    yield b"".join(frames)
+        if mode.at_end:
             yield frame(wire.usage_frame(usage_info(generation.usage)))
     except Exception as error:
         yield frame(ErrorBody(error_info(as_request_error(error))))

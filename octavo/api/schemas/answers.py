@@ -3,7 +3,7 @@
 `UNSET` fields are left out; None is written as null.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -171,7 +171,7 @@ class ModelCard(msgspec.Struct):
     max_model_len: int
     parent: str | None = None
     owned_by: str = "vllm"
-    permission: list[dict[str, object]] = []
+    permission: list[dict[str, Any]] = []
     object: Literal["model"] = "model"
 
 

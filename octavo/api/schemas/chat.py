@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
 
-from octavo.api.schemas.common import Integer, SamplingBody, Schema
+from octavo.api.schemas.common import FirstError, Integer, SamplingBody, Schema
 
 MAX_TOOLS = 512
 
@@ -42,9 +42,9 @@ class Message(Schema):
     model_config = ConfigDict(extra="allow")
 
     role: Annotated[str, StringConstraints(min_length=1, max_length=64)]
-    content: str | list[str | ContentPart] | None = None
+    content: str | Annotated[list[str | ContentPart], FirstError] | None = None
     name: str | None = None
-    tool_calls: list[ToolCall] | None = None
+    tool_calls: Annotated[list[ToolCall], FirstError] | None = None
     tool_call_id: str | None = None
 
 
@@ -67,6 +67,11 @@ class Tool(Schema):
     function: FunctionDefinition
 
 
+Messages = Annotated[list[Message], Field(min_length=1, fail_fast=True)]
+Tools = Annotated[list[Tool], Field(min_length=1, max_length=MAX_TOOLS, fail_fast=True)]
+Documents = Annotated[list[dict[str, Any]], FirstError]
+
+
 class NamedFunction(Schema):
     """The function of a named choice."""
 
@@ -83,11 +88,11 @@ class NamedToolChoice(Schema):
 class ChatBody(SamplingBody):
     """A chat."""
 
-    messages: Annotated[list[Message], Field(min_length=1)]
+    messages: Messages
     max_completion_tokens: Integer | None = Field(None, description="Wins over max_tokens.")
     logprobs: bool | None = None
     top_logprobs: Integer | None = Field(None, description="Needs logprobs.")
-    tools: Annotated[list[Tool], Field(min_length=1, max_length=MAX_TOOLS)] | None = None
+    tools: Tools | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedToolChoice | None = None
     parallel_tool_calls: bool | None = None
     chat_template: Any = Field(None, description="Refused: a request may not bring a template.")
@@ -99,7 +104,7 @@ class ChatBody(SamplingBody):
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     echo: bool | None = Field(None, description="Begin with the last message, if the role fits.")
-    documents: list[dict[str, Any]] | None = None
+    documents: Documents | None = None
     mm_processor_kwargs: Any = None
     media_io_kwargs: Any = None
     modalities: Any = None

@@ -11,6 +11,10 @@ def _whole(value: object) -> object:
 
 
 Integer = Annotated[int, BeforeValidator(_whole)]
+# A body with a million wrong items must not make a million errors.
+FirstError = Field(fail_fast=True)
+Texts = Annotated[list[str], FirstError]
+Integers = Annotated[list[Integer], FirstError]
 ShortText = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 
 
@@ -42,19 +46,19 @@ class SamplingBody(Schema):
     n: Integer | None = Field(None, description="Choices per prompt.")
     max_tokens: Integer | None = Field(None, description="-1: as many as fit.")
     min_tokens: Integer | None = None
-    stop: str | list[str] | None = None
-    stop_token_ids: list[Integer] | None = None
+    stop: str | Texts | None = None
+    stop_token_ids: Integers | None = None
     ignore_eos: bool | None = None
     include_stop_str_in_output: bool | None = None
     skip_special_tokens: bool | None = None
     spaces_between_special_tokens: bool | None = Field(
         None, description="Without effect: no spaces are ever added."
     )
-    logit_bias: dict[str, float] | None = Field(
+    logit_bias: dict[str, Any] | None = Field(
         None, description="Token id as text -> bias, clamped to -100..100."
     )
-    allowed_token_ids: list[Integer] | None = None
-    bad_words: list[str] | None = None
+    allowed_token_ids: Integers | None = None
+    bad_words: Texts | None = None
     prompt_logprobs: Integer | None = None
     return_tokens_as_token_ids: bool | None = None
     return_token_ids: bool | None = None

@@ -1,14 +1,14 @@
 """Body of POST /v1/completions."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from octavo.api.schemas.common import Integer, SamplingBody
+from octavo.api.schemas.common import FirstError, Integer, Integers, SamplingBody, Texts
 
 
 class CompletionBody(SamplingBody):
     """A text, or token ids, or a list of either."""
 
-    prompt: str | list[str] | list[Integer] | list[list[Integer]]
+    prompt: str | Texts | Integers | Annotated[list[Integers], FirstError]
     logprobs: Integer | None = None
     echo: bool | None = None
     suffix: Any = None

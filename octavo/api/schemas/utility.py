@@ -1,11 +1,9 @@
 """Bodies of /tokenize, /detokenize and /abort_requests."""
 
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field
-
-from octavo.api.schemas.chat import MAX_TOOLS, Message, Tool
-from octavo.api.schemas.common import Integer, Schema
+from octavo.api.schemas.chat import Documents, Messages, Tools
+from octavo.api.schemas.common import Integers, Schema, Texts
 
 
 class TokenizeText(Schema):
@@ -21,12 +19,12 @@ class TokenizeChat(Schema):
     """/tokenize of a chat: the same fields as in a chat request."""
 
     model: str | None = None
-    messages: Annotated[list[Message], Field(min_length=1)]
-    tools: Annotated[list[Tool], Field(min_length=1, max_length=MAX_TOOLS)] | None = None
+    messages: Messages
+    tools: Tools | None = None
     chat_template: Any = None
     chat_template_kwargs: dict[str, Any] | None = None
     reasoning_effort: str | None = None
-    documents: list[dict[str, Any]] | None = None
+    documents: Documents | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     add_special_tokens: bool | None = None
@@ -37,10 +35,10 @@ class DetokenizeBody(Schema):
     """/detokenize."""
 
     model: str | None = None
-    tokens: list[Integer]
+    tokens: Integers
 
 
 class AbortBody(Schema):
     """/abort_requests. Without ids: all."""
 
-    request_ids: list[str] | None = None
+    request_ids: Texts | None = None
