@@ -60,7 +60,7 @@ class Choice:
     ) -> None:
         self.num_tokens = 0  # generated, the last one included
         self.cached_tokens = 0
-        self.finished = False
+        self.finish_reason: FinishReason | None = None
         self.prompt_logprobs: list[PositionLogprobs | None] | None = None
         self._tokenizer = tokenizer
         self._params = params
@@ -72,6 +72,11 @@ class Choice:
         self._chars = len(prefix)  # decoded so far, whether sent or held
         self._since = 0  # tokens since the last delta
         self._began = False
+
+    @property
+    def finished(self) -> bool:
+        """Has the last delta been told?"""
+        return self.finish_reason is not None
 
     def feed(self, delta: TokenDelta) -> list[ChoiceDelta]:
         """What can be told after these tokens. Once `finished`, nothing more is fed."""
@@ -124,7 +129,7 @@ class Choice:
         return self._finish(reason, stop_reason)
 
     def _finish(self, reason: FinishReason, stop_reason: int | str | None) -> ChoiceDelta:
-        self.finished = True
+        self.finish_reason = reason
         last = self._cut()
         last.finish_reason, last.stop_reason = reason, stop_reason
         return last

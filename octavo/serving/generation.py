@@ -1,6 +1,8 @@
 """One client request in the engine: its prompts times `n` choices, merged into one stream."""
 
 import asyncio
+import logging
+import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
@@ -8,10 +10,13 @@ from typing import NamedTuple
 
 from octavo.engine.sampling import SamplingParams
 from octavo.engine.stream import RequestStream
+from octavo.log import clip
 from octavo.serving.choice import Choice, ChoiceDelta
 from octavo.serving.context import Context
 from octavo.serving.logprobs import TokenNames
 from octavo.serving.usage import Usage
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,8 @@ class Generation:
         self.plan = plan
         self._context = context
         self._streams: list[RequestStream] = []
+        self._began_s = time.monotonic()
+        self._closed = False
         names = TokenNames(context.served.tokenizer, plan.tokens_as_ids)
         work = [(job, k) for job in plan.jobs for k in range(plan.n)]
         self.choices = [
@@ -67,6 +74,7 @@ class Generation:
             )
             for job, _ in work
         ]
+        self._texts = [""] * len(work)  # kept for the log only
         ids = [f"{plan.request_id}#{index}" for index in range(len(work))]
         context.active.add(plan.request_id, ids)
         try:
@@ -125,16 +133,40 @@ class Generation:
 
     def close(self) -> None:
         """End what still runs, at once. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
         for stream in self._streams:
             stream.close("abort")
         self._context.active.remove(self.plan.request_id)
+        if self._context.config.logs.enable_log_requests:
+            self._log()
 
     # ------------------------------------------------------------------ inside
+
+    def _log(self) -> None:
+        usage, logs = self.usage, self._context.config.logs
+        reasons = dict.fromkeys(choice.finish_reason or "unfinished" for choice in self.choices)
+        logger.info(
+            "%s: %s, %d prompt tokens (%d cached), %d tokens in %d choices, %.2f s",
+            self.plan.request_id,
+            " ".join(reasons),
+            usage.prompt_tokens,
+            usage.cached_tokens,
+            usage.completion_tokens,
+            len(self.choices),
+            time.monotonic() - self._began_s,
+        )
+        if logs.enable_log_outputs:
+            for index, text in enumerate(self._texts):
+                logger.info("%s#%d: %s", self.plan.request_id, index, clip(text, logs.max_log_len))
 
     async def _one(self, index: int) -> AsyncGenerator[list[IndexedDelta]]:
         stream, choice = self._streams[index], self.choices[index]
         async for tokens in stream:
             pieces = [IndexedDelta(index, delta) for delta in choice.feed(tokens)]
+            if self._context.config.logs.enable_log_outputs:
+                self._texts[index] += "".join(delta.text for _, delta in pieces)
             if choice.finished:
                 stream.close("stop")  # at a stop string; else the engine has ended it already
             if pieces:

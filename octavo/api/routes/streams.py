@@ -54,10 +54,10 @@ class UsageMode(NamedTuple):
         wanted = options is not None and bool(options.include_usage)
         return cls(forced or wanted, options is not None and bool(options.continuous_usage_stats))
 
-    def now(self, usage: Usage) -> FrameUsage:
-        """The `usage` of a frame that is not the last."""
+    def now(self, generation: Generation, told: int) -> FrameUsage:
+        """The `usage` of a frame that is not the last. told: tokens in the frames so far."""
         if self.always:
-            return usage_info(usage)
+            return usage_info(generation.usage._replace(completion_tokens=told))
         return None if self.at_end else UNSET
 
 
@@ -123,7 +123,7 @@ def answer_stream(
 async def _events(generation: Generation, wire: Wire, mode: UsageMode) -> AsyncGenerator[bytes]:
     told = 0  # tokens in the frames so far; the choices may be ahead of them
     try:
-        usage = mode.now(generation.usage._replace(completion_tokens=0))
+        usage = mode.now(generation, 0)
         if first := b"".join(map(frame, wire.first_frames(generation, usage))):
             yield first
         async with aclosing(generation.deltas()) as pieces:
@@ -131,7 +131,7 @@ async def _events(generation: Generation, wire: Wire, mode: UsageMode) -> AsyncG
                 frames: list[bytes] = []
                 for one in piece:
                     told += one.delta.num_tokens
-                    usage = mode.now(generation.usage._replace(completion_tokens=told))
+                    usage = mode.now(generation, told)
                     frames += map(frame, wire.frames(one, usage))
                 if frames:
                     yield b"".join(frames)
