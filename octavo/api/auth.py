@@ -8,13 +8,10 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from octavo.api.errors import error_response
+from octavo.api.middleware import route_path
 from octavo.errors import Unauthorized
 
 GUARDED = "/v1"
-
-
-def _digest(key: str) -> bytes:
-    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
 
 
 class RequireKey:
@@ -22,14 +19,13 @@ class RequireKey:
 
     def __init__(self, app: ASGIApp, keys: Sequence[str]) -> None:
         self._app = app
-        self._digests = [_digest(key) for key in keys]
+        self._digests = [
+            hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest() for key in keys
+        ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if (
-            scope["type"] == "http"
-            and _is_guarded(scope)
-            and not self._accepts(Headers(scope=scope))
-        ):
+        guarded = scope["type"] == "http" and route_path(scope).startswith(GUARDED)
+        if guarded and not self._accepts(Headers(scope=scope)):
             refusal = Unauthorized(
                 "this server needs an API key; send the header `Authorization: Bearer KEY`"
             )
@@ -39,11 +35,6 @@ class RequireKey:
 
     def _accepts(self, headers: Headers) -> bool:
         scheme, _, key = headers.get("authorization", "").partition(" ")
-        given = _digest(key.strip())
+        given = hashlib.sha256(key.strip().encode("latin-1")).digest()  # the bytes as they came
         matches = [hmac.compare_digest(given, digest) for digest in self._digests]
         return scheme.lower() == "bearer" and any(matches)
-
-
-def _is_guarded(scope: Scope) -> bool:
-    path: str = scope["path"].removeprefix(scope.get("root_path", ""))
-    return path.startswith(GUARDED)

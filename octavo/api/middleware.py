@@ -19,6 +19,12 @@ ALWAYS_OPEN = frozenset({"/health", "/ping", "/metrics"})  # answered while drai
 _PLAIN_ID = re.compile(r"[\x21-\x7e]{1,256}")
 
 
+def route_path(scope: Scope) -> str:
+    """The path as the routes know it, without the prefix under which a proxy serves us."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
+
+
 class RequestIds:
     """Every answer has X-Request-Id: the client's, or a new one."""
 
@@ -49,7 +55,7 @@ class Door:
         self._why_closed = why_closed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] not in ALWAYS_OPEN:
+        if scope["type"] == "http" and route_path(scope) not in ALWAYS_OPEN:
             reason = self._why_closed()
             if reason is not None:
                 await error_response(reason)(scope, receive, send)

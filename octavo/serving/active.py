@@ -10,6 +10,7 @@ class ActiveRequests:
 
     def __init__(self) -> None:
         self._requests: dict[str, tuple[str, ...]] = {}
+        self._aborted: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._requests)
@@ -26,8 +27,11 @@ class ActiveRequests:
     def remove(self, client_id: str) -> None:
         """The request has ended. Idempotent."""
         self._requests.pop(client_id, None)
+        self._aborted.discard(client_id)
 
-    def engine_ids(self, client_ids: Iterable[str] | None = None) -> list[tuple[str, ...]]:
-        """Engine ids of each of these requests that runs; None: of all."""
+    def mark_aborted(self, client_ids: Iterable[str] | None = None) -> list[tuple[str, ...]]:
+        """Engine ids of each of these requests (None: of all) that runs and is not marked yet."""
         wanted = self._requests if client_ids is None else dict.fromkeys(client_ids)
-        return [self._requests[name] for name in wanted if name in self._requests]
+        running = [i for i in wanted if i in self._requests and i not in self._aborted]
+        self._aborted.update(running)
+        return [self._requests[client_id] for client_id in running]

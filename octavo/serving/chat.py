@@ -170,5 +170,7 @@ def _max_tokens(fields: ChatFields) -> int | None:
 
 def _echo(fields: ChatFields, chat: Chat) -> str:
     """What the answer begins with: the last message, when the model goes on with it."""
-    last = template_messages(chat.messages[-1:])[0]
-    return last["content"] if fields.echo and last.get("role") == "assistant" else ""
+    if not fields.echo or chat.messages[-1].get("role") != "assistant":
+        return ""
+    text: str = template_messages(chat.messages[-1:])[0]["content"]
+    return text

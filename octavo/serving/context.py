@@ -47,5 +47,5 @@ class Context:
 
     def abort(self, client_ids: Sequence[str] | None = None) -> int:
         """End these requests (None: all) with finish reason `abort`; how many there were."""
-        found = self.active.engine_ids(client_ids)
+        found = self.active.mark_aborted(client_ids)
         return sum(self.engine.abort(engine_ids) > 0 for engine_ids in found)

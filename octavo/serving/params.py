@@ -63,7 +63,7 @@ class Bound(NamedTuple):
     def holds(self, value: float) -> bool:
         """Is the value inside?"""
         above = value > self.low if self.open_low else value >= self.low
-        return above and value <= self.high and not math.isinf(value)
+        return above and value <= self.high and value != math.inf
 
     def words(self) -> str:
         """The range for people."""

@@ -87,7 +87,9 @@ class Client:
             "path": path,
             "root_path": "",
             "query_string": query.encode(),
-            "headers": [(k.lower().encode(), v.encode()) for k, v in (headers or {}).items()],
+            "headers": [
+                (k.lower().encode(), v.encode("latin-1")) for k, v in (headers or {}).items()
+            ],
         }
         await self.app(scope, receive, send)
         return reply

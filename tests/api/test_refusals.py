@@ -26,7 +26,8 @@ def check(reply, status=400, param=None, *words):
 FIELDS = [
     ("temperature", "x"), ("temperature", -1), ("temperature", 1e9), ("top_p", 0), ("top_p", 1.1),
     ("min_p", 2), ("top_k", -5), ("top_k", 1.5), ("presence_penalty", 3), ("repetition_penalty", 0),
-    ("seed", 2**70), ("seed", "x"), ("n", 0), ("n", 100_000), ("max_tokens", "8x"),
+    ("seed", 2**70), ("top_k", -(10**300)), ("temperature", 10**300), ("n", 10**300),
+    ("seed", "x"), ("n", 0), ("n", 100_000), ("max_tokens", "8x"),
     ("max_tokens", 1.5), ("max_tokens", -2), ("max_tokens", 0), ("min_tokens", -1),
     ("top_logprobs", 5), ("logprobs", 7), ("priority", 3), ("stream_interval", 0),
     ("stream_options", {"include_usage": True}), ("stream", "maybe"), ("stop", 7), ("stop", [""]),

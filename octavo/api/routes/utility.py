@@ -30,7 +30,7 @@ async def tokenize(request: Request) -> Response:
         tokens = await context.run(context.prompts.encode, body.prompt, special)
     names = None
     if body.return_token_strs:
-        names = [context.served.tokenizer.token_str(token_id) for token_id in tokens]
+        names = await context.run(_names, context, tokens)
     return json_reply(Tokenized(len(tokens), context.rules.limits.max_model_len, tokens, names))
 
 
@@ -39,9 +39,16 @@ async def detokenize(request: Request) -> Response:
     context: Context = request.app.state.context
     body, _ = await read(request, DetokenizeBody, context.config.server.max_body_bytes)
     check_model(body.model, context.served.name)
-    context.prompts.check_ids(body.tokens, "tokens")
-    text = await context.run(context.served.tokenizer.decode, body.tokens)
-    return json_reply(Detokenized(text))
+    return json_reply(Detokenized(await context.run(_text, context, body.tokens)))
+
+
+def _names(context: Context, tokens: list[int]) -> list[str]:
+    return [context.served.tokenizer.token_str(token_id) for token_id in tokens]
+
+
+def _text(context: Context, tokens: list[int]) -> str:
+    context.prompts.check_ids(tokens, "tokens")
+    return context.served.tokenizer.decode(tokens)
 
 
 async def tokenizer_info(request: Request) -> Response:

@@ -14,7 +14,7 @@ Integer = Annotated[int, BeforeValidator(_whole)]
 # A body with a million wrong items must not make a million errors.
 FirstError = Field(fail_fast=True)
 Texts = Annotated[list[str], FirstError]
-Integers = Annotated[list[Integer], FirstError]
+Integers = Annotated[list[int], FirstError]
 ShortText = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 
 
