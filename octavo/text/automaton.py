@@ -23,6 +23,7 @@ class Automaton:
         self._shorter = [0]  # the next state down the chain of suffixes where a pattern ends
         for pattern in patterns:
             self._add(pattern)
+        self._longest = max(self.depth)
         self._link()
         starts = "".join(re.escape(c) for c in self._next[0])
         self._starts = re.compile(f"[{starts}]") if starts else None
@@ -90,8 +91,7 @@ class Automaton:
 
     def end(self, text: str) -> int:
         """The state after the whole of `text`."""
-        longest = max(self.depth)
         state = 0
-        for character in text[-longest:]:
+        for character in text[-self._longest :]:
             state = self.step(state, character)
         return state

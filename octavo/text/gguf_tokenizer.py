@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from octavo.errors import ModelFileError, NotBuilt
 from octavo.text.pre_tokenizers import PRE_TOKENIZERS
 from octavo.text.spelling import BYTE_TOKEN, SPACE_MARK
-from octavo.text.tokenizer import HFTokenizer, set_ends
+from octavo.text.tokenizer import HFTokenizer, one_line, set_ends
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
@@ -30,12 +30,21 @@ class TokenType(IntEnum):
     BYTE = 6
 
 
-def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> HFTokenizer:
+def tokenizer_from_gguf(metadata: Mapping[str, Any], file_name: str = "") -> HFTokenizer:
     """The tokenizer that the metadata describes.
 
-    Raises ModelFileError naming the key that is missing, of another kind or too short, NotBuilt for
-    a known kind of vocabulary that is not built here.
+    Raises ModelFileError naming the file, if its name is given, and the key that is missing, of
+    another kind or too short; NotBuilt for a known kind of vocabulary that is not built here.
     """
+    try:
+        return _build(metadata)
+    except (ModelFileError, NotBuilt) as error:
+        if not file_name:
+            raise
+        raise type(error)(f"{file_name}: {error}") from None
+
+
+def _build(metadata: Mapping[str, Any]) -> HFTokenizer:
     kind = metadata.get(PREFIX + "model")
     builders = {"gpt2": _byte_level, "llama": _sentencepiece}
     if kind in KNOWN_KINDS:
@@ -57,7 +66,7 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> HFTokenizer:
         raise
     except Exception as error:  # the library raises plain Exception
         raise ModelFileError(
-            f"{PREFIX}tokens and {PREFIX}merges do not make a vocabulary: {error}"
+            f"{PREFIX}tokens and {PREFIX}merges do not make a vocabulary: {one_line(error)}"
         ) from None
     return HFTokenizer(backend, config, tokens)
 

@@ -42,7 +42,8 @@ class ChatTemplate:
 
         self._limits = limits or Limits()
         self.source = source
-        self._tokens = {"bos_token": bos_token or "", "eos_token": eos_token or ""}
+        tokens = {"bos_token": bos_token, "eos_token": eos_token}
+        self._tokens = {name: token for name, token in tokens.items() if token is not None}
         self._marker = Marker(special_tokens)
         self._environment = BoundedEnvironment(now)
         self._template = None

@@ -139,7 +139,7 @@ class HFTokenizer:
             carries = control.carries(marks, text, self._added[control.number].content)
             (forged if carries else own).append(control)
         if not forged:
-            return self.encode(text, add_special_tokens)
+            return self.encode(text) if add_special_tokens else list(encoding.ids)
         ids = self._join(text, marks, encoding.ids, own, [control.place for control in forged])
         return self._surrounded(ids, encoding) if add_special_tokens else ids
 
@@ -265,6 +265,12 @@ def without_surrogates(text: str) -> str:
     return text
 
 
+def one_line(error: Exception) -> str:
+    """An error of the library for people: files' contents in it may have any length and lines."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= 200 else text[:200] + "..."
+
+
 def token_content(entry: Any) -> str | None:
     """The text of a special token's entry in a configuration: a string or an object."""
     if isinstance(entry, dict):
@@ -295,7 +301,7 @@ def load_tokenizer(folder: Path, tokenizer_config: Path | None = None) -> HFToke
     try:
         backend = Backend.from_file(str(path))
     except Exception as error:  # the library raises plain Exception
-        raise ModelFileError(f"tokenizer.json cannot be read: {error}") from None
+        raise ModelFileError(f"tokenizer.json cannot be read: {one_line(error)}") from None
     given = tokenizer_config or folder / "tokenizer_config.json"
     config = read_json_object(given) if tokenizer_config or given.is_file() else {}
     special_map = folder / "special_tokens_map.json"

@@ -171,6 +171,8 @@ def test_refused_by_name(case: str) -> None:
     metadata, word = REFUSED[case]
     with pytest.raises(ModelFileError, match=word):
         tokenizer_from_gguf(metadata)
+    with pytest.raises(ModelFileError, match=r"^bad\.gguf: "):
+        tokenizer_from_gguf(metadata, "bad.gguf")
 
 
 def test_known_kinds_that_are_not_built() -> None:
