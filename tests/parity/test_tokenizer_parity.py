@@ -1,8 +1,8 @@
-"""Ids of SmolLM2's GGUF equal those of transformers with the published pre-tokenizer.
+"""Ids of SmolLM2's GGUF equal those of transformers.
 
-transformers' own reader of this GGUF does not know the name `smollm` and cuts no digits off, so the
-oracle is its fast tokenizer on the file's vocabulary and merges with the published pipeline. The
-model file is found through OCTAVO_SMOLLM2_GGUF or in the quick start's place.
+The oracle is its fast tokenizer on the file's vocabulary and merges with the published pipeline:
+its own reader of GGUF files cuts no digits off, so that two spaces before a digit become other
+tokens there. The model file is found through OCTAVO_SMOLLM2_GGUF or in the quick start's place.
 """
 
 import os
@@ -21,13 +21,18 @@ pytestmark = pytest.mark.parity
 
 
 @pytest.fixture(scope="module")
-def metadata() -> dict[str, Any]:
+def path() -> Path:
     given = os.environ.get("OCTAVO_SMOLLM2_GGUF")
     if given is None:
         from octavo.weights.quickstart import smollm2_path
 
         given = str(smollm2_path(progress=False))
-    return read_gguf(Path(given)).metadata
+    return Path(given)
+
+
+@pytest.fixture(scope="module")
+def metadata(path: Path) -> dict[str, Any]:
+    return read_gguf(path).metadata
 
 
 @pytest.fixture(scope="module")
