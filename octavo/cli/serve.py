@@ -1,6 +1,7 @@
 """`octavo serve`: flags to configuration, configuration to the server."""
 
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,9 @@ def start(config: Config, load: "Load | None" = None) -> int:
     """Set up the log, say in it what the configuration has to say, and serve."""
     from octavo.log import setup_logging
 
+    # Read when NumPy loads its BLAS, which is later. Its idle threads otherwise spin for long
+    # enough to starve the HTTP side, and each other, on a machine with few cores.
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
     setup_logging(config.logs.verbose)
     for line in config.notices:
         log.info("%s", line)

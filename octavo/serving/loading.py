@@ -84,7 +84,7 @@ def _tokenizer(config: Config, checkpoint: Checkpoint) -> Tokenizer:
     if checkpoint.format == "gguf":
         from octavo.text.gguf_tokenizer import tokenizer_from_gguf
 
-        return tokenizer_from_gguf(checkpoint.metadata)
+        return tokenizer_from_gguf(checkpoint.metadata, checkpoint.path.name)
     from octavo.text.tokenizer import load_tokenizer
 
     return load_tokenizer(checkpoint.path, _tokenizer_config(config))
