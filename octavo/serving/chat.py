@@ -90,7 +90,11 @@ def plan_chat(context: Context, fields: ChatFields, chat: Chat, request_id: str)
         fields.truncation_side,
         limits,
     )
-    job = Job(token_ids, fit_to_prompt(params, len(token_ids), limits), prefix=_echo(fields, chat))
+    job = Job(
+        token_ids,
+        fit_to_prompt(params, len(token_ids), limits, "messages"),
+        prefix=_echo(fields, chat),
+    )
     return Plan(
         request_id,
         [job],

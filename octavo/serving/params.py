@@ -227,14 +227,15 @@ def build_params(
 
 
 def fit_to_prompt(
-    params: SamplingParams, prompt_tokens: int, limits: ModelLimits
+    params: SamplingParams, prompt_tokens: int, limits: ModelLimits, param: str = "prompt"
 ) -> SamplingParams:
-    """Lower `max_tokens` to the room that the prompt leaves. Raises ContextTooLong."""
+    """Lower `max_tokens` to the room that the prompt leaves. Raises ContextTooLong on `param`."""
     room = limits.max_model_len - prompt_tokens
     if room < 1:
         raise ContextTooLong(
             f"the prompt has {prompt_tokens} tokens and the model's length is "
             f"{limits.max_model_len}, prompt and answer together; shorten the prompt",
+            param=param,
         )
     return params if params.max_tokens <= room else replace(params, max_tokens=room)
 

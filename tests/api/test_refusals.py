@@ -174,7 +174,7 @@ def test_too_long_names_both_lengths(serve, stream):
     async def scenario(client):
         for length in (100, 101, 5000):
             reply = await client.complete("a" * length, stream=stream)
-            error = check(reply, 400, None, "100", str(length))
+            error = check(reply, 400, "prompt", "100", str(length))
             assert error["code"] == "context_length_exceeded"
         error = check(await client.complete([97] * 150, stream=stream), 400, None, "100", "150")
         assert error["code"] == "context_length_exceeded"
