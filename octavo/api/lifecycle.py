@@ -6,12 +6,14 @@ second signal ends at once. With a shutdown pipe only its byte Q is a good end.
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from pathlib import Path
 
 from octavo.api.fifo import ShutdownPipe
 from octavo.config import Config
@@ -143,6 +145,7 @@ class Life:
         self._address = address
         self.exit_code = 0 if pipe is None else 1  # a pipe must be heard for a good end
         self._draining: asyncio.Task[None] | None = None
+        self._num_traces = 0
 
     async def listen(self, listener: socket.socket) -> None:
         """Serve until drained."""
@@ -179,6 +182,8 @@ class Life:
             loop.add_signal_handler(number, self.on_signal, signal.Signals(number).name)
         if self._pipe is not None:
             self._pipe.watch(loop, self.on_pipe)
+        if self._context.config.trace.graph_replays:
+            loop.add_signal_handler(signal.SIGUSR2, self.on_trace)
         announce = asyncio.create_task(self._announce())
         try:
             await self._server.serve(sockets=[listener])
@@ -202,6 +207,19 @@ class Life:
             self._server.force_exit = True
             self._server.should_exit = True
             self._context.abort()
+
+    def on_trace(self) -> None:
+        """SIGUSR2 arms a trace of the coming steps."""
+        trace = self._context.config.trace
+        self._num_traces += 1
+        path = Path(f"octavo-trace-{os.getpid()}-{self._num_traces}.json").absolute()
+        logger.info(
+            "[VT_CUDA_PROFILE] tracing %d steps of %d sequences to %s",
+            trace.graph_replays,
+            trace.graph_batch,
+            path,
+        )
+        self._context.engine.trace(trace.graph_replays, path, trace.graph_batch)
 
     def on_pipe(self, byte: bytes) -> None:
         """Q is the good end, everything else a failure."""

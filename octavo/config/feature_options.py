@@ -189,14 +189,15 @@ class TraceOptions:
     graph_replays: int = option(
         0,
         "--cuda-profile-graph-replays",
-        doc="Trace this many model steps; needs --benchmark-shutdown-fifo.",
+        doc="SIGUSR2 writes the operations of this many model steps as a Chrome trace, "
+        "octavo-trace-PID-1.json in the working folder; needs --benchmark-shutdown-fifo.",
         convert=integer(0),
         metavar="N",
     )
     graph_batch: int = option(
         0,
         "--cuda-profile-graph-batch",
-        doc="Batch size that is traced. 0: 16 when a trace is asked for.",
+        doc="Steps of this many sequences are traced. 0: 16.",
         convert=integer(0),
         metavar="N",
     )

@@ -5,14 +5,16 @@ import secrets
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 
 from octavo.backends.base import Backend
 from octavo.engine.core import EngineCore, Event
-from octavo.engine.loop import Abort, EngineLoop, EngineStats, ResetCache, Stop, Submit
+from octavo.engine.loop import Abort, EngineLoop, EngineStats, ResetCache, Stop, Submit, Trace
 from octavo.engine.request import Request
 from octavo.engine.sampling import SamplingParams
 from octavo.engine.settings import EngineSettings
 from octavo.engine.stream import RequestStream, TokenDelta
+from octavo.engine.trace import StepTrace
 from octavo.errors import EngineFailure, TooManyRequests, Unavailable
 from octavo.metrics import Metrics
 from octavo.types import FinishReason
@@ -113,6 +115,10 @@ class AsyncEngine:
         done: Future[bool] = Future()
         self._loop.inbox.put(ResetCache(reset_running_requests, done))
         return await asyncio.wrap_future(done)
+
+    def trace(self, num_steps: int, path: Path, batch_size: int) -> None:
+        """Write the times of the next `num_steps` steps of `batch_size` sequences to `path`."""
+        self._loop.inbox.put(Trace(StepTrace(num_steps, batch_size, path)))
 
     # ------------------------------------------------------------------ inside
 

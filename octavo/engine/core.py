@@ -8,13 +8,14 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from octavo.backends.base import Backend, RowLogprobs, StepOutput
+from octavo.backends.base import Backend, Batch, RowLogprobs, StepOutput
 from octavo.engine.batch import Row, build_batch
 from octavo.engine.kv import KVManager
 from octavo.engine.request import Request, why_finished
 from octavo.engine.scheduler import Schedule, Scheduler
 from octavo.engine.settings import EngineSettings
 from octavo.engine.stream import TokenDelta
+from octavo.engine.trace import StepTrace
 from octavo.errors import EngineFailure, RequestError
 from octavo.metrics import FinishedRequest, Metrics
 from octavo.types import FinishReason, PositionLogprobs, TokenLogprob
@@ -53,6 +54,7 @@ class EngineCore:
         self._metrics = metrics
         self._requests: dict[str, Request] = {}
         self._events: list[Event] = []
+        self._trace: StepTrace | None = None
 
     def allocate_cache(self) -> None:
         """Reserve the memory of the KV cache."""
@@ -80,6 +82,10 @@ class EngineCore:
             self.scheduler.preempt_all()
         return self.kv.forget_all()
 
+    def trace(self, trace: StepTrace) -> None:
+        """Trace the coming steps; a trace that is not done yet is dropped."""
+        self._trace = trace
+
     def take_events(self) -> list[Event]:
         """The news since the last call."""
         events, self._events = self._events, []
@@ -94,11 +100,26 @@ class EngineCore:
             return
         try:
             batch, rows = build_batch(schedule, self.kv)
-            output = self._backend.start(batch).finish()
+            output = self._run(batch)
         except Exception as error:
             self._fail(schedule, error)
             return
         self._append(schedule, rows, output)
+
+    def _run(self, batch: Batch) -> StepOutput:
+        """The step itself; traced when a trace waits for batches of this size."""
+        trace = self._trace
+        if trace is None or len(batch.request_ids) != trace.batch_size:
+            return self._backend.start(batch).finish()
+        self._backend.profile(True)
+        try:
+            output = self._backend.start(batch).finish()
+        finally:
+            times = self._backend.profile(False)
+        trace.add(times)
+        if trace.done:
+            self._trace = None
+        return output
 
     def _append(self, schedule: Schedule, rows: list[Row], output: StepOutput) -> None:
         """Publish full blocks, then give each row's token to its request and check for its end."""

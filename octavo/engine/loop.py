@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from octavo.engine.core import EngineCore, Event
 from octavo.engine.request import Request
+from octavo.engine.trace import StepTrace
 from octavo.types import FinishReason
 
 log = logging.getLogger(__name__)
@@ -35,11 +36,17 @@ class ResetCache(NamedTuple):
     done: "Future[bool]"
 
 
+class Trace(NamedTuple):
+    """Trace the coming steps."""
+
+    trace: StepTrace
+
+
 class Stop(NamedTuple):
     """Leave the loop."""
 
 
-Message = Submit | Abort | ResetCache | Stop
+Message = Submit | Abort | ResetCache | Trace | Stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,5 +128,7 @@ class EngineLoop:
                 self._core.abort(request_ids, reason)
             case ResetCache(preempt_running, done):
                 done.set_result(self._core.reset_prefix_cache(preempt_running))
+            case Trace(trace):
+                self._core.trace(trace)
             case Stop():
                 self._stopping = True

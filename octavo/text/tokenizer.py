@@ -93,7 +93,9 @@ class HFTokenizer:
         self.vocab_size = len(self._tokens)
         self._added = dict(sorted(backend.get_added_tokens_decoder().items()))
         self.special_ids = frozenset(i for i, token in self._added.items() if token.special)
-        self.special_tokens = {t.content: i for i, t in self._added.items() if t.special}
+        self.special_tokens: Mapping[str, int] = {
+            t.content: i for i, t in self._added.items() if t.special
+        }
         self.bos_token, self.bos_token_id = self._named("bos_token")
         self.eos_token, self.eos_token_id = self._named("eos_token")
         decoder = backend.decoder

@@ -27,7 +27,9 @@ class Process:
         command = [sys.executable, "-m", "octavo.testing.scripted", "--host", "127.0.0.1"]
         command += ["--port", str(self.port), "--script", str(folder / "script.json"), *flags]
         with self._log.open("wb") as out:
-            self.process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+            self.process = subprocess.Popen(
+                command, stdout=out, stderr=subprocess.STDOUT, cwd=folder
+            )
 
     @property
     def log(self) -> str:
@@ -159,6 +161,19 @@ def test_shutdown_pipe(start, tmp_path, byte, code):
         end.write(byte)
         assert server.end() == code
     assert "[VT_BENCH_SHUTDOWN]" in server.log
+
+
+def test_a_signal_arms_a_trace_of_steps(start, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    flags = ["--benchmark-shutdown-fifo", str(tmp_path / "pipe")]
+    flags += ["--cuda-profile-graph-replays", "5", "--cuda-profile-graph-batch", "1"]
+    server = start(*flags).until_ready()
+    server.signal(signal.SIGUSR2)
+    server.until(lambda: "tracing 5 steps of 1 sequences" in server.log)
+    assert server.ask().status == 200
+    server.until(lambda: "traced 5 steps to" in server.log)
+    (trace,) = tmp_path.glob("octavo-trace-*-1.json")
+    assert "traceEvents" in json.loads(trace.read_text())
 
 
 def test_with_a_pipe_a_signal_is_no_good_end(start, tmp_path):

@@ -1,6 +1,6 @@
 """The tokenizer of the double: 256 byte tokens, one token for each distinct piece, and EOS."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from octavo.testing.scripted.script import Script
@@ -27,7 +27,7 @@ class ScriptedTokenizer:
         self._ids[EOS.encode(), True] = self.eos_id
         self._bytes.append(EOS.encode())
         self.vocab_size = len(self._bytes)
-        self.special_tokens = {
+        self.special_tokens: Mapping[str, int] = {
             data.decode(): token_id for (data, special), token_id in self._ids.items() if special
         }
         self.special_ids = frozenset(self.special_tokens.values())
