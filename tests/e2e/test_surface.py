@@ -1,6 +1,7 @@
 """The text routes with a real model, through the official Python client and plain HTTP."""
 
 import math
+import re
 
 import httpx
 import openai
@@ -252,7 +253,14 @@ def test_a_users_control_token_is_text(client, smollm2):
 
 
 def test_health_and_metrics(client, smollm2):
-    complete(client, "Hello", max_tokens=2)
+    def generated():
+        text = httpx.get(f"{smollm2.url}/metrics").text
+        found = re.search(r"^vllm:generation_tokens_total\{(.*)\} (\S+)$", text, re.MULTILINE)
+        assert f'model_name="{MODEL}"' in found[1]
+        return float(found[2])
+
+    before = generated()
+    answer = complete(client, "The capital of France is", max_tokens=3)
+    assert answer.usage.completion_tokens == 3
+    assert generated() == before + 3
     assert httpx.get(f"{smollm2.url}/health").status_code == 200
-    metrics = httpx.get(f"{smollm2.url}/metrics").text
-    assert f'vllm:generation_tokens_total{{model_name="{MODEL}"}}' in metrics
