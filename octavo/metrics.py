@@ -138,17 +138,25 @@ class Metrics:
         self._params_n.observe(n)
         self._params_max_tokens.observe(max_tokens)
 
-    def observe_admission(self, prompt_tokens: int, cached_tokens: int) -> None:
-        """A request was scheduled for the first time."""
-        self._prefix_queries.inc(prompt_tokens)
-        self._prefix_hits.inc(cached_tokens)
-        self._prompt_tokens.inc(prompt_tokens)
-        self._prompt_cached.inc(cached_tokens)
+    def observe_longest(self, generation_tokens: int) -> None:
+        """A client's request ended: the length of its longest choice."""
+        self._request_longest.observe(generation_tokens)
 
-    def observe_step(self, num_tokens: int, num_preempted: int) -> None:
+    def observe_admission(self, prompt_tokens: int, cached_tokens: int | None) -> None:
+        """A request was scheduled for the first time; None: the cache was not asked."""
+        self._prompt_tokens.inc(prompt_tokens)
+        if cached_tokens is not None:
+            self._prefix_queries.inc(prompt_tokens)
+            self._prefix_hits.inc(cached_tokens)
+            self._prompt_cached.inc(cached_tokens)
+
+    def observe_step(self, num_tokens: int) -> None:
         """A step was planned."""
         self._step_tokens.observe(num_tokens)
-        self._preemptions.inc(num_preempted)
+
+    def observe_preemptions(self, count: int) -> None:
+        """Requests lost their blocks."""
+        self._preemptions.inc(count)
 
     def observe_first_token(self, seconds: float) -> None:
         """The first token of an answer, after its arrival."""
@@ -165,7 +173,6 @@ class Metrics:
         self._success[request.reason].inc()
         self._request_prompt.observe(request.prompt_tokens)
         self._request_generation.observe(request.generation_tokens)
-        self._request_longest.observe(request.generation_tokens)
         self._latency.observe(request.finished_s - request.arrived_s)
         if request.first_scheduled_s:
             self._spans["queue"].observe(request.first_scheduled_s - request.arrived_s)

@@ -4,6 +4,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 
+class CacheCorrupt(RuntimeError):
+    """The books of the cache do not agree: an error of ours."""
+
+
+def must(true: bool, message: str) -> None:
+    """Raise CacheCorrupt unless `true`."""
+    if not true:
+        raise CacheCorrupt(message)
+
+
 class Block:
     """One block of cache memory.
 
@@ -91,11 +101,6 @@ class BlockPool:
         self._by_key: dict[bytes, Block] = {}
 
     @property
-    def num_free(self) -> int:
-        """Blocks that can be allocated now, cached ones included."""
-        return len(self._free)
-
-    @property
     def num_used(self) -> int:
         """Blocks that somebody refers to."""
         return len(self.blocks) - len(self._free)
@@ -151,17 +156,19 @@ class BlockPool:
         return True
 
     def counts(self) -> PoolCounts:
-        """Walk the whole pool and count; raises AssertionError where the books do not agree."""
+        """Walk the whole pool and count; raises CacheCorrupt where the books do not agree."""
         queued = list(self._free)
-        assert len(queued) == len(self._free), "free queue: length and links disagree"
-        assert all(b.ref_count == 0 for b in queued), "a block in use is in the free queue"
         used = [b for b in self.blocks if b.ref_count > 0]
-        assert all(b.ref_count >= 0 for b in self.blocks), "a block was released too often"
-        assert len(queued) + len(used) == len(self.blocks), "a block is neither free nor in use"
-        for key, block in self._by_key.items():
-            assert block.key == key, "the table points to a block of another key"
         keyed = sum(b.key is not None for b in self.blocks)
-        assert keyed == len(self._by_key), "a block has a key that the table does not know"
+        must(len(queued) == len(self._free), "free queue: length and links disagree")
+        must(all(b.ref_count == 0 for b in queued), "a block in use is in the free queue")
+        must(all(b.ref_count >= 0 for b in self.blocks), "a block was released too often")
+        must(len(queued) + len(used) == len(self.blocks), "a block is neither free nor in use")
+        must(
+            all(block.key == key for key, block in self._by_key.items()),
+            "the table points to a block of another key",
+        )
+        must(keyed == len(self._by_key), "a block has a key that the table does not know")
         cached = sum(b.key is not None for b in queued)
         return PoolCounts(len(queued) - cached, cached, len(used), len(self.blocks))
 

@@ -5,6 +5,7 @@ import secrets
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 
 from octavo.backends.base import Backend
@@ -15,7 +16,7 @@ from octavo.engine.sampling import SamplingParams
 from octavo.engine.settings import EngineSettings
 from octavo.engine.stream import RequestStream, TokenDelta
 from octavo.engine.trace import StepTrace
-from octavo.errors import EngineFailure, TooManyRequests, Unavailable
+from octavo.errors import EngineFailure, InvalidRequest, TooManyRequests, Unavailable
 from octavo.metrics import Metrics
 from octavo.types import FinishReason
 
@@ -28,7 +29,10 @@ class AsyncEngine:
     ) -> None:
         self.settings = settings
         self.metrics = metrics
-        self._streams: dict[str, RequestStream] = {}
+        # By request and not by id: a client may use an id again while news of its old request are
+        # still under way.
+        self._streams: dict[Request, RequestStream] = {}
+        self._open: dict[str, Request] = {}
         self._dead = False
         self._event_loop: asyncio.AbstractEventLoop | None = None
         core = EngineCore(backend, settings, metrics)
@@ -45,7 +49,7 @@ class AsyncEngine:
 
     async def stop(self, timeout_s: float = 5.0) -> bool:
         """End what is left, then the thread; False when a step did not return in time."""
-        self.abort(list(self._streams))
+        self.abort(list(self._open))
         self._loop.inbox.put(Stop())
         return await asyncio.to_thread(self._loop.join, timeout_s)
 
@@ -81,11 +85,10 @@ class AsyncEngine:
     ) -> RequestStream:
         """Queue a request; returns at once.
 
-        Raises Unavailable when the engine is dead, TooManyRequests when the queue is full.
+        Raises Unavailable when the engine is dead. Asked before: `check_room`.
         """
         self.check()
-        self._check_queue()
-        if request_id in self._streams:
+        if request_id in self._open:
             raise ValueError(f"request id {request_id!r} is in use")
         seed = secrets.randbits(64) if params.seed is None else params.seed % 2**64
         request = Request(
@@ -97,14 +100,36 @@ class AsyncEngine:
             cache_salt=cache_salt,
         )
         request.times.arrived = time.monotonic()
-        stream = RequestStream(request_id, self._close_stream)
-        self._streams[request_id] = stream
+        stream = RequestStream(request_id, partial(self._close_stream, request))
+        self._open[request_id] = request
+        self._streams[request] = stream
         self._loop.inbox.put(Submit(request))
         return stream
 
+    def check_room(self, count: int) -> None:
+        """Is there room for `count` more requests, running or waiting?
+
+        Raises TooManyRequests when not now, InvalidRequest when never.
+        """
+        settings = self.settings
+        if not settings.max_queue:
+            return
+        most = settings.max_num_seqs + settings.max_queue
+        if count > most:
+            raise InvalidRequest(
+                f"n and the prompts make {count} sequences; allowed: {most} in one request "
+                "(--max-num-seqs and --max-queue together)",
+                param="n",
+            )
+        if len(self._streams) + count > most:
+            raise TooManyRequests(
+                f"{max(0, len(self._streams) - settings.max_num_seqs)} requests are waiting and "
+                f"--max-queue is {settings.max_queue}; try again later"
+            )
+
     def abort(self, request_ids: Iterable[str]) -> int:
         """End requests with finish reason `abort`, seen by their consumers; how many were open."""
-        known = [request_id for request_id in request_ids if request_id in self._streams]
+        known = [self._open[request_id] for request_id in request_ids if request_id in self._open]
         if known:
             self._loop.inbox.put(Abort(known, "abort"))
         return len(known)
@@ -122,26 +147,23 @@ class AsyncEngine:
 
     # ------------------------------------------------------------------ inside
 
-    def _check_queue(self) -> None:
-        limit = self.settings.max_queue
-        waiting = len(self._streams) - self.settings.max_num_seqs
-        if limit and waiting >= limit:
-            raise TooManyRequests(
-                f"{waiting} requests are waiting and --max-queue is {limit}; try again later"
-            )
-
-    def _close_stream(self, request_id: str, reason: FinishReason) -> None:
-        self._streams.pop(request_id, None)
+    def _close_stream(self, request: Request, reason: FinishReason) -> None:
+        self._forget(request)
         if not self._dead:
-            self._loop.inbox.put(Abort([request_id], reason))
+            self._loop.inbox.put(Abort([request], reason))
+
+    def _forget(self, request: Request) -> None:
+        self._streams.pop(request, None)
+        if self._open.get(request.request_id) is request:
+            del self._open[request.request_id]
 
     def _publish(self, events: list[Event]) -> None:
         """On the engine thread: one wake-up of the event loop for all the news of a step."""
         self._call_event_loop(self._deliver, events)
 
     def _deliver(self, events: list[Event]) -> None:
-        for request_id, news in events:
-            stream = self._streams.get(request_id)
+        for request, news in events:
+            stream = self._streams.get(request)
             if stream is None:
                 continue  # its consumer has gone
             if isinstance(news, TokenDelta):
@@ -151,7 +173,7 @@ class AsyncEngine:
                 stream.fail(news)
                 ended = True
             if ended:
-                del self._streams[request_id]
+                self._forget(request)
 
     def _on_death(self, error: BaseException) -> None:
         self._call_event_loop(self._bury)
@@ -161,6 +183,7 @@ class AsyncEngine:
         for stream in self._streams.values():
             stream.fail(EngineFailure("the engine stopped after an internal error"))
         self._streams.clear()
+        self._open.clear()
 
     def _call_event_loop(self, callback: object, *args: object) -> None:
         assert self._event_loop is not None

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from octavo.backends.base import Backend, Batch, RowLogprobs, StepOutput
 from octavo.engine.batch import Row, build_batch
+from octavo.engine.blocks import CacheCorrupt
 from octavo.engine.kv import KVManager
 from octavo.engine.request import Request, why_finished
 from octavo.engine.scheduler import Schedule, Scheduler
@@ -22,11 +23,13 @@ from octavo.types import FinishReason, PositionLogprobs, TokenLogprob
 
 log = logging.getLogger(__name__)
 
+IDLE_CHECK_INTERVAL_S = 5.0
+
 
 class Event(NamedTuple):
     """News for one request's consumer: a delta or an error."""
 
-    request_id: str
+    request: Request
     news: TokenDelta | RequestError
 
 
@@ -52,7 +55,7 @@ class EngineCore:
         )
         self._backend = backend
         self._metrics = metrics
-        self._requests: dict[str, Request] = {}
+        self._checked_s = 0.0
         self._events: list[Event] = []
         self._trace: StepTrace | None = None
 
@@ -67,13 +70,12 @@ class EngineCore:
 
     def add(self, request: Request) -> None:
         """Take in a new request."""
-        self._requests[request.request_id] = request
         self.scheduler.add(request)
 
-    def abort(self, request_ids: Sequence[str], reason: FinishReason) -> None:
-        """End these requests, those of them that are still there."""
-        for request_id in request_ids:
-            if request := self._requests.get(request_id):
+    def abort(self, requests: Sequence[Request], reason: FinishReason) -> None:
+        """End these requests, those of them that have not ended."""
+        for request in requests:
+            if not request.finished:
                 self._end(request, reason, TokenDelta(cached_tokens=request.num_cached or 0))
 
     def reset_prefix_cache(self, preempt_running: bool) -> bool:
@@ -101,10 +103,14 @@ class EngineCore:
         try:
             batch, rows = build_batch(schedule, self.kv)
             output = self._run(batch)
+            _check_output(rows, output)
         except Exception as error:
             self._fail(schedule, error)
             return
         self._append(schedule, rows, output)
+        if self._trace is not None and self._trace.done:
+            self._trace.write()
+            self._trace = None
 
     def _run(self, batch: Batch) -> StepOutput:
         """The step itself; traced when a trace waits for batches of this size."""
@@ -117,8 +123,6 @@ class EngineCore:
         finally:
             times = self._backend.profile(False)
         trace.add(times)
-        if trace.done:
-            self._trace = None
         return output
 
     def _append(self, schedule: Schedule, rows: list[Row], output: StepOutput) -> None:
@@ -149,7 +153,7 @@ class EngineCore:
             delta.stop_reason = ended[1]
             self._end(request, ended[0], delta)
         else:
-            self._events.append(Event(request.request_id, delta))
+            self._events.append(Event(request, delta))
 
     def _delta(self, request: Request) -> TokenDelta:
         scores, first = request.prompt_logprobs, request.num_output <= 1
@@ -162,10 +166,9 @@ class EngineCore:
     def _end(self, request: Request, reason: FinishReason, news: TokenDelta | RequestError) -> None:
         """End a request that is not finished: free its blocks, tell its consumer, count it."""
         self.scheduler.finish(request, reason)
-        del self._requests[request.request_id]
         if isinstance(news, TokenDelta):
             news.finish_reason = reason
-        self._events.append(Event(request.request_id, news))
+        self._events.append(Event(request, news))
         self._observe_end(request, reason)
 
     def _fail(self, schedule: Schedule, error: Exception) -> None:
@@ -184,10 +187,23 @@ class EngineCore:
             self._end(request, "error", failure)
 
     def check_idle(self) -> None:
-        """Without requests no block may be in use; a leak is an error of ours."""
-        for pool in self.kv.pools:
-            if pool.num_used:
-                log.error("KV cache: %d blocks are in use while no request is", pool.num_used)
+        """Without requests the books of the cache must agree and no block may be in use.
+
+        A leak is an error of ours, and logged. The walk is made at most every few seconds, so that
+        single requests do not pay for it.
+        """
+        now_s = time.monotonic()
+        if now_s - self._checked_s < IDLE_CHECK_INTERVAL_S:
+            return
+        self._checked_s = now_s
+        try:
+            counts = self.kv.check()
+        except CacheCorrupt as error:
+            log.error("the KV cache is corrupt: %s", error)
+            return
+        for count in counts:
+            if count.used:
+                log.error("KV cache: %d blocks are in use while no request is", count.used)
 
     # ------------------------------------------------------------------ metrics
 
@@ -196,9 +212,12 @@ class EngineCore:
             return
         for request in schedule.admitted:
             if request.num_preemptions == 0:
-                cached = request.num_cached or 0
+                looked_up = self.kv.prefix_caching and request.reads_prefix_cache
+                cached = (request.num_cached or 0) if looked_up else None
                 self._metrics.observe_admission(request.prompt_len, cached)
-        self._metrics.observe_step(schedule.num_tokens, len(schedule.preempted))
+        self._metrics.observe_preemptions(len(schedule.preempted))
+        if schedule.work:
+            self._metrics.observe_step(schedule.num_tokens)
 
     def _observe_token(self, request: Request) -> None:
         now, times = time.monotonic(), request.times
@@ -227,6 +246,18 @@ class EngineCore:
                 finished_s=times.finished,
             )
         )
+
+
+def _check_output(rows: list[Row], output: StepOutput) -> None:
+    """A backend's answer has a token for each row, and log-probabilities where they are wanted."""
+    if not len(rows) == len(output.token_ids) == len(output.logprobs):
+        raise RuntimeError(
+            f"the backend answered {len(output.token_ids)} tokens and {len(output.logprobs)} "
+            f"log-probabilities for {len(rows)} rows"
+        )
+    for row, logprobs in zip(rows, output.logprobs, strict=True):
+        if row.scored is not None and logprobs is None:
+            raise RuntimeError("the backend kept no log-probabilities of a scored row")
 
 
 def _position_logprobs(token_id: int, row: RowLogprobs) -> PositionLogprobs:

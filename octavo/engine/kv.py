@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from octavo.backends.base import CacheGroup, Int32Array
-from octavo.engine.blocks import Block, BlockPool, PoolCounts
+from octavo.engine.blocks import Block, BlockPool, PoolCounts, must
 from octavo.engine.prefix import block_key, extend_hashes, root_hash
 from octavo.engine.request import Request
 
@@ -160,12 +160,15 @@ class KVManager:
         return True
 
     def check(self) -> list[PoolCounts]:
-        """Count every pool: free + cached + used = total, and `used` is what the tables hold."""
+        """Count every pool: free + cached + used = total, and `used` is what the tables hold.
+
+        Raises CacheCorrupt. Walks every block.
+        """
         counts = [pool.counts() for pool in self.pools]
         for group, (pool, count) in enumerate(zip(self.pools, counts, strict=True)):
             held = [b for tables in self._tables.values() for b in tables[group].blocks]
-            assert len({block.block_id for block in held}) == count.used, "used blocks disagree"
-            assert sum(b.ref_count for b in pool.blocks) == len(held), "references disagree"
+            must(len(set(held)) == count.used, "blocks in use are in no table")
+            must(sum(b.ref_count for b in pool.blocks) == len(held), "references disagree")
         return counts
 
     # ------------------------------------------------------------------ inside

@@ -5,12 +5,14 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from octavo.engine.core import EngineCore, Event
 from octavo.engine.request import Request
 from octavo.engine.trace import StepTrace
+from octavo.errors import Unavailable
 from octavo.types import FinishReason
 
 log = logging.getLogger(__name__)
@@ -23,9 +25,9 @@ class Submit(NamedTuple):
 
 
 class Abort(NamedTuple):
-    """End these requests, if they are still there."""
+    """End these requests, if they have not ended."""
 
-    request_ids: Sequence[str]
+    requests: Sequence[Request]
     reason: FinishReason
 
 
@@ -77,6 +79,7 @@ class EngineLoop:
         self._publish = publish
         self._on_death = on_death
         self._stopping = False
+        self._unanswered: Future[bool] | None = None
         self._thread = threading.Thread(target=self._run, name="octavo-engine", daemon=True)
 
     def start(self) -> None:
@@ -108,6 +111,20 @@ class EngineLoop:
         except BaseException as error:
             log.critical("the engine thread died", exc_info=error)
             self._on_death(error)
+        finally:
+            self._refuse_messages()
+
+    def _refuse_messages(self) -> None:
+        """Nobody will answer what is still in the inbox, or what a death interrupted."""
+        waiting = [self._unanswered] if self._unanswered is not None else []
+        with suppress(queue.Empty):
+            while True:
+                message = self.inbox.get_nowait()
+                if isinstance(message, ResetCache):
+                    waiting.append(message.done)
+        for done in waiting:
+            if not done.done():
+                done.set_exception(Unavailable("the engine has stopped"))
 
     def _take_inbox(self) -> None:
         """Handle every message that is there; wait for one when there is nothing else to do."""
@@ -124,9 +141,10 @@ class EngineLoop:
         match message:
             case Submit(request):
                 self._core.add(request)
-            case Abort(request_ids, reason):
-                self._core.abort(request_ids, reason)
+            case Abort(requests, reason):
+                self._core.abort(requests, reason)
             case ResetCache(preempt_running, done):
+                self._unanswered = done
                 done.set_result(self._core.reset_prefix_cache(preempt_running))
             case Trace(trace):
                 self._core.trace(trace)

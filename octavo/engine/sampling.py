@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,7 +41,7 @@ class SamplingParams:
     skip_special_tokens: bool = True
     logprobs: int | None = None
     prompt_logprobs: int | None = None
-    logit_bias: dict[int, float] = field(default_factory=dict)
+    logit_bias: tuple[tuple[int, float], ...] = ()  # (token id, what is added)
     allowed_token_ids: tuple[int, ...] | None = None
     bad_words: tuple[tuple[int, ...], ...] = ()  # banned token sequences
     stream_interval: int = 1
@@ -68,8 +68,8 @@ def row_sampling(request: Request) -> RowSampling:
         output_counts=(
             np.array(list(request.output_counts.values()), np.int32) if penalised else None
         ),
-        bias_ids=np.array(list(bias), np.int32) if bias else None,
-        bias_values=np.array(list(bias.values()), np.float32) if bias else None,
+        bias_ids=np.array([token for token, _ in bias], np.int32) if bias else None,
+        bias_values=np.array([value for _, value in bias], np.float32) if bias else None,
         allowed_ids=(
             np.array(params.allowed_token_ids, np.int32)
             if params.allowed_token_ids is not None

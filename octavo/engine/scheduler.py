@@ -88,7 +88,7 @@ class Scheduler:
         request.times.finished = self._now()
 
     def schedule(self) -> Schedule:
-        """Plan one step. Computed counts advance here; `rewind` takes a failed step back."""
+        """Plan one step. Computed counts advance here; the requests of a failed step end."""
         plan = Schedule([], [], [])
         budget = self._schedule_running(plan, self.max_num_batched_tokens)
         if not plan.preempted:

@@ -40,6 +40,11 @@ class EngineSettings:
         does not fit the pool or the memory.
         """
         cache, scheduler = config.cache, config.scheduler
+        if config.model.max_model_len > model_len:
+            raise ConfigError(
+                f"--max-model-len {config.model.max_model_len} is above the model's own length of "
+                f"{model_len} tokens; lower it, or leave it out"
+            )
         wanted_len = config.model.max_model_len or model_len
         block_bytes = cache.block_size * sum(group.bytes_per_token for group in groups)
         num_blocks = cache.num_blocks or _auto_blocks(
@@ -96,13 +101,14 @@ def _token_budget(config: Config, max_model_len: int) -> int:
 
 def available_memory_bytes() -> int:
     """Memory that the machine, or the control group we are in, can still give."""
-    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    # Without /proc/meminfo (macOS): half of all there is; what others use is not told there.
+    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
             values = dict(line.split(":", 1) for line in lines)
         free = int(values["MemAvailable"].split()[0]) * 1024
     except (OSError, KeyError, ValueError):
-        pass  # not Linux: the free pages are the better guess
+        pass  # not Linux
     try:
         limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")
         current = Path("/sys/fs/cgroup/memory.current").read_text(encoding="ascii")

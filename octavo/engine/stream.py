@@ -43,7 +43,7 @@ class RequestStream:
     Ends after the delta with a finish reason, or raises what ended the request.
     """
 
-    def __init__(self, request_id: str, on_close: Callable[[str, FinishReason], None]) -> None:
+    def __init__(self, request_id: str, on_close: Callable[[FinishReason], None]) -> None:
         self.request_id = request_id
         self._on_close = on_close
         self._pending: TokenDelta | None = None
@@ -76,7 +76,7 @@ class RequestStream:
             self._ready.set()
             if not self._ended:
                 self._ended = True
-                self._on_close(self.request_id, reason)
+                self._on_close(reason)
 
     # ------------------------------------------------ called by the engine, on the event loop
 

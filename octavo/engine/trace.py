@@ -29,10 +29,11 @@ class StepTrace:
         return len(self._steps) >= self._num_steps
 
     def add(self, times: Sequence[OpTime]) -> None:
-        """The operations of one step; the last step writes the file. A full disk is only logged."""
+        """The operations of one step."""
         self._steps.append(times)
-        if not self.done:
-            return
+
+    def write(self) -> None:
+        """Write the file. A full disk is only logged."""
         events = [
             {
                 "name": time.name,

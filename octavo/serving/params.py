@@ -297,7 +297,7 @@ def _allowed(ids: list[int] | None, limits: ModelLimits) -> tuple[int, ...] | No
     return tuple(sorted(set(_token_ids("allowed_token_ids", ids, limits))))
 
 
-def _logit_bias(given: dict[str, Any], limits: ModelLimits) -> dict[int, float]:
+def _logit_bias(given: dict[str, Any], limits: ModelLimits) -> tuple[tuple[int, float], ...]:
     bias = {}
     for key, value in given.items():
         # isdecimal also takes digits of other scripts, hence isascii.
@@ -313,7 +313,7 @@ def _logit_bias(given: dict[str, Any], limits: ModelLimits) -> dict[int, float]:
                 f"logit_bias.{key} must be a number; allowed: -100 to 100", param="logit_bias"
             )
         bias[token_id] = min(max(value, -BIAS_LIMIT), BIAS_LIMIT)
-    return bias
+    return tuple(bias.items())
 
 
 def _bad_words(words: list[str], tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:

@@ -28,16 +28,23 @@ class Driver:
         settings = EngineSettings(**(defaults | sizes))  # type: ignore[arg-type]
         self.core = EngineCore(backend or HashBackend(vocab_size=97), settings)
         self.core.allocate_cache()
+        self.requests: dict[str, Request] = {}
         self.answers: dict[str, TokenDelta] = {}
         self.errors: dict[str, RequestError] = {}
 
-    def submit(self, name: str, prompt: Sequence[int], seed: int = 0, **params: object) -> Request:
+    def submit(
+        self,
+        name: str,
+        prompt: Sequence[int],
+        seed: int = 0,
+        cache_salt: str | None = None,
+        **params: object,
+    ) -> Request:
         """Queue a request; greedy unless told otherwise."""
         sampling = SamplingParams(**({"max_tokens": 8, "temperature": 0.0} | params))  # type: ignore[arg-type]
-        salt = params.get("cache_salt")
-        assert salt is None
-        request = Request(name, list(prompt), sampling, seed)
+        request = Request(name, list(prompt), sampling, seed, cache_salt=cache_salt)
         self.core.add(request)
+        self.requests[name] = request
         self.answers[name] = TokenDelta()
         return request
 
@@ -49,7 +56,7 @@ class Driver:
 
     def abort(self, name: str) -> None:
         """End a request now."""
-        self.core.abort([name], "abort")
+        self.core.abort([self.requests[name]], "abort")
         self._collect()
         self.core.kv.check()
 
@@ -62,7 +69,8 @@ class Driver:
         raise AssertionError(f"requests still run after {most_steps} steps")
 
     def _collect(self) -> None:
-        for name, news in self.core.take_events():
+        for request, news in self.core.take_events():
+            name = request.request_id
             if isinstance(news, RequestError):
                 self.errors[name] = news
             else:

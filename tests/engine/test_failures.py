@@ -10,7 +10,7 @@ from octavo.backends.base import Batch
 from octavo.engine.client import AsyncEngine
 from octavo.engine.sampling import SamplingParams
 from octavo.engine.settings import EngineSettings
-from octavo.errors import EngineFailure, TooManyRequests, Unavailable
+from octavo.errors import EngineFailure, InvalidRequest, TooManyRequests, Unavailable
 from octavo.metrics import Metrics
 from octavo.testing.scripted.backend import EngineDeath
 from octavo.testing.slots import HashBackend, SlotStep
@@ -141,7 +141,9 @@ def test_an_aborted_request_says_so_and_the_queue_has_a_limit() -> None:
     async def test(engine: AsyncEngine, gate: Gate) -> None:
         streams = [engine.submit(f"s{i}", [1], LONG) for i in range(3)]
         with pytest.raises(TooManyRequests):
-            engine.submit("too many", [1], LONG)
+            engine.check_room(1)
+        with pytest.raises(InvalidRequest, match="4 sequences; allowed: 3"):
+            engine.check_room(4)
         gate.allow(1)
         assert engine.abort(["s0", "unknown"]) == 1
         gate.allow(2)
@@ -153,6 +155,57 @@ def test_an_aborted_request_says_so_and_the_queue_has_a_limit() -> None:
         await until(lambda: engine.num_open == 0)
 
     run(test, max_queue=1)
+
+
+def test_an_id_that_is_used_again_gets_no_news_of_the_old_request() -> None:
+    async def test(engine: AsyncEngine, gate: Gate) -> None:
+        old = engine.submit("x", [1], LONG)
+        gate.allow(2)
+        await until(lambda: gate.steps == 2)
+        old.close()
+        new = engine.submit("x", [1], SamplingParams(max_tokens=5, temperature=0.0))
+        gate.allow(50)
+        deltas = [delta async for delta in new]
+        assert sum(len(delta.token_ids) for delta in deltas) == 5
+        assert deltas[-1].finish_reason == "length"
+
+    run(test)
+
+
+def test_a_backend_that_answers_nonsense_fails_the_step_only() -> None:
+    class Short(Gate):
+        def start(self, batch: Batch) -> SlotStep:
+            step = super().start(batch)
+            return SlotStep(step._logits[:0], ()) if self.steps == 2 else step
+
+    async def body() -> None:
+        gate = Short()
+        engine = AsyncEngine(gate, SETTINGS)
+        engine.start()
+        gate.allow(500)
+        with pytest.raises(EngineFailure):
+            async for _ in engine.submit("x", [1], LONG):
+                pass
+        assert [d.finish_reason async for d in engine.submit("y", [1], LONG)][-1] == "length"
+        assert engine.alive
+        assert await engine.stop()
+
+    asyncio.run(body())
+
+
+def test_a_reset_does_not_wait_for_a_dead_engine() -> None:
+    async def test(engine: AsyncEngine, gate: Gate) -> None:
+        stream = engine.submit("x", [1], LONG)
+        await until(lambda: engine.stats().running == 1)  # its step waits for the permission
+        reset = asyncio.ensure_future(engine.reset_prefix_cache())
+        await asyncio.sleep(0)
+        gate.error = EngineDeath("now")
+        gate.allow(1)
+        with pytest.raises(Unavailable):
+            await asyncio.wait_for(reset, 10)
+        stream.close()
+
+    run(test)
 
 
 def test_a_slow_consumer_gets_merged_deltas() -> None:

@@ -125,3 +125,15 @@ def test_prompt_scores_do_not_depend_on_chunks_cache_and_preemption(
     small.submit("b", prompt[:9], max_tokens=30)
     small.run()
     assert small.answers["x"].prompt_logprobs == expected
+
+
+def test_salts_share_nothing(drive: Callable[..., Any]) -> None:
+    driver = drive()
+    cached = []
+    for name, salt in enumerate([None, "red", "red", "blue", None]):
+        request = driver.submit(str(name), list(range(20)), cache_salt=salt, max_tokens=1)
+        driver.run()
+        cached.append(request.num_cached)
+    assert cached == [0, 0, 16, 0, 16]
+    answers = [driver.answers[str(name)].token_ids for name in range(5)]
+    assert answers == [answers[0]] * 5

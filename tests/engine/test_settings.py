@@ -42,6 +42,11 @@ def test_a_length_that_is_told_must_fit() -> None:
     assert derive("--num-blocks", "8", "--max-model-len", "256").max_model_len == 256
 
 
+def test_a_length_above_the_models_own_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"--max-model-len 1001 .* 1000 tokens"):
+        derive("--max-model-len", "1001")
+
+
 def test_cache_in_bytes() -> None:
     assert derive("--kv-cache-memory", str(3200 * 7 + 5)).num_blocks == 7
     with pytest.raises(ConfigError, match="3200 bytes"):

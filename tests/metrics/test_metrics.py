@@ -32,7 +32,9 @@ def test_what_is_observed_is_told() -> None:
     metrics.bind(Stats)
     metrics.observe_params(n=2, max_tokens=16)
     metrics.observe_admission(prompt_tokens=40, cached_tokens=32)
-    metrics.observe_step(num_tokens=8, num_preempted=1)
+    metrics.observe_step(num_tokens=8)
+    metrics.observe_preemptions(1)
+    metrics.observe_longest(9)
     metrics.observe_first_token(0.5)
     metrics.observe_inter_token(0.02)
     metrics.observe_finished(FinishedRequest("stop", 40, 2, 16, 1.0, 2.0, 4.0, 7.0, 7.5))
@@ -60,6 +62,7 @@ def test_what_is_observed_is_told() -> None:
         "vllm:request_time_per_output_token_seconds_sum": 3,
         "vllm:e2e_request_latency_seconds_sum": 6.5,
         "vllm:request_params_n_sum": 2,
+        "vllm:request_max_num_generation_tokens_sum": 9,
         "vllm:request_params_max_tokens_sum": 16,
         "vllm:cache_config_info[block_size=32]": 1,
     }
@@ -80,5 +83,5 @@ def test_a_request_that_never_ran_counts_no_times() -> None:
 
 def test_two_servers_in_one_process_do_not_share() -> None:
     first, second = Metrics("m", 10, {}), Metrics("m", 10, {})
-    first.observe_step(1, 1)
+    first.observe_preemptions(1)
     assert samples(second)["vllm:num_preemptions_total"] == 0
