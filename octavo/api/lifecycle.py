@@ -17,15 +17,10 @@ from pathlib import Path
 
 from octavo.api.fifo import ShutdownPipe
 from octavo.config import Config
-from octavo.engine.client import AsyncEngine
 from octavo.engine.settings import EngineSettings
 from octavo.errors import ConfigError
-from octavo.metrics import Metrics
-from octavo.serving.context import Context
+from octavo.serving.context import Context, make_context
 from octavo.serving.loading import Served, load_served
-from octavo.serving.params import SamplingRules
-from octavo.serving.prompts import PromptReader
-from octavo.types import ModelLimits
 
 SWITCH_INTERVAL_S = 0.0005  # so that no thread waits 5 ms for another
 WORKER_THREADS = 4
@@ -77,42 +72,6 @@ def listening_socket(host: str, port: int) -> socket.socket:
             f"cannot listen on {where}: {why}; free the address or choose another --host or --port"
         ) from error
     return bound
-
-
-def make_context(
-    config: Config, served: Served, settings: EngineSettings, workers: ThreadPoolExecutor
-) -> Context:
-    """Everything around an engine that is not started yet."""
-    limits = ModelLimits(settings.max_model_len, served.vocab_size, config.server.max_logprobs)
-    metrics = None
-    if config.server.enable_metrics:
-        cache_config = {
-            "block_size": str(settings.block_size),
-            "num_gpu_blocks": str(settings.num_blocks),
-            "enable_prefix_caching": str(settings.prefix_caching),
-            "cache_dtype": config.cache.kv_cache_dtype,
-        }
-        metrics = Metrics(served.name, settings.max_model_len, cache_config)
-    return Context(
-        config=config,
-        served=served,
-        engine=AsyncEngine(served.backend, settings, metrics),
-        workers=workers,
-        rules=SamplingRules(
-            limits,
-            served.eos_token_ids,
-            served.defaults,
-            config.server.max_new_tokens,
-            priorities=config.scheduler.policy == "priority",
-        ),
-        prompts=PromptReader(
-            served.tokenizer,
-            limits,
-            config.server.max_prompt_chars,
-            config.server.max_completion_prompts,
-        ),
-        metrics=metrics,
-    )
 
 
 async def _run(

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from dataclasses import Field
 from typing import Any
 
+from octavo.cli.chat import ChatOptions
+from octavo.cli.complete import CompleteOptions
 from octavo.config.config import GROUPS
 from octavo.config.fields import Flag, default_in_words, flags_of
 from octavo.config.names import REASONING_PARSERS, TOOL_PARSERS
@@ -23,20 +25,35 @@ wrong; 1 with one line `server: fatal: <reason>` for everything else. All flags 
 any model is read.
 """
 
+_ASKING = """\
+# Flags of `octavo chat` and `octavo complete`
+
+`octavo chat [MODEL] [flags]`, `octavo complete [MODEL] [flags]`. Both take the flags above of the
+sections Model and KV cache, unless they ask a server. Exit codes as above, with `chat: fatal:` or
+`complete: fatal:`; 130 when Ctrl-C ended it.
+"""
+
 
 def flags_document() -> str:
     """The text of docs/flags.md."""
     lines = [_HEAD]
     for group in GROUPS.values():
-        rows = [_flag_row(member, flag) for member, flag in flags_of(group) if flag.names]
-        lines += [f"## {group.__doc__}", "", "| flag | default | |", "|---|---|---|", *rows, ""]
+        lines += _section(group)
     lines += ["## Environment variables", "", "| variable | default | |", "|---|---|---|"]
     lines += [*_environment_rows(), ""]
     lines += ["## Parser names", ""]
     lines += ["Names that this version knows but has not built are refused by name.", ""]
     lines += [f"`--tool-call-parser`: auto, none, {', '.join(TOOL_PARSERS)}.", ""]
-    lines += [f"`--reasoning-parser`: auto, none, {', '.join(REASONING_PARSERS)}."]
-    return "\n".join(lines) + "\n"
+    lines += [f"`--reasoning-parser`: auto, none, {', '.join(REASONING_PARSERS)}.", ""]
+    lines += [_ASKING]
+    for options in (ChatOptions, CompleteOptions):
+        lines += _section(options)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _section(group: Any) -> list[str]:
+    rows = [_flag_row(member, flag) for member, flag in flags_of(group) if flag.names]
+    return [f"## {group.__doc__}", "", "| flag | default | |", "|---|---|---|", *rows, ""]
 
 
 def _flag_row(member: Field[Any], flag: Flag) -> str:

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from octavo import __version__
+from octavo.cli.chat import chat_command
+from octavo.cli.complete import complete_command
 from octavo.cli.report import exit_code_of
 from octavo.cli.serve import serve_command
 from octavo.config import Shown
@@ -20,7 +22,11 @@ class Command(NamedTuple):
     run: Callable[[Sequence[str]], int]
 
 
-COMMANDS = {"serve": Command("Serve a model over the OpenAI API.", serve_command)}
+COMMANDS = {
+    "serve": Command("Serve a model over the OpenAI API.", serve_command),
+    "chat": Command("Chat with a model in the terminal.", chat_command),
+    "complete": Command("Complete one prompt.", complete_command),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

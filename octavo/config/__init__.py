@@ -12,6 +12,7 @@ from octavo.config.feature_options import (
     TransferOptions,
     VideoOptions,
 )
+from octavo.config.keywords import config_from_keywords
 from octavo.config.media import media_limits
 from octavo.config.options import (
     DEFAULT_MODEL,
@@ -22,7 +23,7 @@ from octavo.config.options import (
     SchedulerOptions,
     ServerOptions,
 )
-from octavo.config.parser import Shown, parse_args, parse_args_and, usage
+from octavo.config.parser import Shown, parse_args, parse_args_and, parse_values, usage
 
 __all__ = [
     "DEFAULT_MODEL",
@@ -41,8 +42,10 @@ __all__ = [
     "TransferOptions",
     "VideoOptions",
     "config_from",
+    "config_from_keywords",
     "media_limits",
     "parse_args",
     "parse_args_and",
+    "parse_values",
     "usage",
 ]

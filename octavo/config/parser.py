@@ -20,6 +20,7 @@ from octavo.config.options import DEFAULT_MODEL
 from octavo.errors import UsageError
 
 E = TypeVar("E")
+SERVES = "Serve MODEL over the OpenAI API."
 
 
 class Shown(Exception):
@@ -47,7 +48,7 @@ def parse_args(
     Raises UsageError, ConfigError or NotBuilt, and Shown for --help and --version.
     """
     values = _values(argv, prog, GROUPS.values())
-    return _config(values, default_model, os.environ if environ is None else environ)
+    return checked_config(values, default_model, os.environ if environ is None else environ)
 
 
 def parse_args_and(
@@ -59,20 +60,37 @@ def parse_args_and(
     environ: Mapping[str, str] | None = None,
 ) -> tuple[Config, E]:
     """As `parse_args`, with further flags from the fields of the options class `extra`."""
-    values = _values(argv, prog, [*GROUPS.values(), extra])
+    values, own = parse_values(GROUPS, extra, argv, prog=prog)
+    return checked_config(values, default_model, os.environ if environ is None else environ), own
+
+
+def parse_values(
+    groups: Iterable[str],
+    extra: type[E],
+    argv: Sequence[str],
+    *,
+    prog: str,
+    description: str = SERVES,
+) -> tuple[dict[str, Any], E]:
+    """The values given of some groups of `Config`, by field name, and those of `extra`.
+
+    Each value is checked alone. Raises UsageError, and Shown for --help and --version.
+    """
+    values = _values(argv, prog, [*(GROUPS[name] for name in groups), extra], description)
     names = [member.name for member, _ in flags_of(extra)]
-    own = extra(**{name: values.pop(name) for name in names if name in values})
-    return _config(values, default_model, os.environ if environ is None else environ), own
+    return values, extra(**{name: values.pop(name) for name in names if name in values})
 
 
-def build_parser(prog: str, groups: Iterable[Any]) -> argparse.ArgumentParser:
+def build_parser(
+    prog: str, groups: Iterable[Any], description: str = SERVES
+) -> argparse.ArgumentParser:
     """The parser of the fields of these options classes. Values not given stay unset."""
     groups = list(groups)
     parser = argparse.ArgumentParser(
         prog=prog,
         usage=f"{prog} [MODEL] [flags]",
-        description="Serve MODEL over the OpenAI API. Flags take their value as --flag VALUE or "
-        "--flag=VALUE; of a flag given twice the last value counts.",
+        description=f"{description} Flags take their value as --flag VALUE or --flag=VALUE; "
+        "of a flag given twice the last value counts.",
         epilog=_environment_help(groups),
         formatter_class=_Formatter,
         add_help=False,
@@ -135,9 +153,11 @@ def _bind(
     raise UsageError(f"{name} needs a value")
 
 
-def _values(argv: Sequence[str], prog: str, groups: Iterable[Any]) -> dict[str, Any]:
+def _values(
+    argv: Sequence[str], prog: str, groups: Iterable[Any], description: str = SERVES
+) -> dict[str, Any]:
     """Values by field name, only those given."""
-    parser = build_parser(prog, groups)
+    parser = build_parser(prog, groups, description)
     # argparse has no public list of its flags; `_option_string_actions` has been it since 2.7.
     actions = parser._option_string_actions
     takes_value = {name: action.nargs != 0 for name, action in actions.items()}
@@ -155,7 +175,10 @@ def _values(argv: Sequence[str], prog: str, groups: Iterable[Any]) -> dict[str, 
     return vars(namespace)
 
 
-def _config(values: dict[str, Any], default_model: str, environ: Mapping[str, str]) -> Config:
+def checked_config(
+    values: dict[str, Any], default_model: str, environ: Mapping[str, str]
+) -> Config:
+    """A checked configuration of values by field name, completed from the environment."""
     said = []
     if "model" not in values:
         values["model"] = default_model

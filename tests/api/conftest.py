@@ -11,10 +11,9 @@ import msgspec
 import pytest
 
 from octavo.api.app import build_app
-from octavo.api.lifecycle import make_context
 from octavo.config import parse_args
 from octavo.engine.settings import EngineSettings
-from octavo.serving.context import Context
+from octavo.serving.context import Context, make_context
 from octavo.testing.scripted.load import load_scripted
 from octavo.testing.scripted.script import Script
 
