@@ -1,110 +1,21 @@
-"""What a chat template may spend, and how much each operator, filter and method would spend: asked
-before it runs, because a single one can ask for more memory than there is.
+"""How much each operator, filter and method of a chat template would spend: asked before it runs,
+because a single one can ask for more time or memory than there is.
 """
 
 import re
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from jinja2.exceptions import SecurityError
-from jinja2.utils import Namespace
+from octavo.text.meter import CONTAINERS_AND_VIEWS, LimitExceeded, Meter, size_of
 
-POINTER_BYTES: Final = 8
 NUMBER_BITS: Final = 1 << 16
 FORMAT_WIDTH: Final = 4096
+FORMAT_LENGTH: Final = 1 << 14  # of the left side of `%`
+SPEC_LENGTH: Final = 256
 PATTERN_OF_WIDTHS: Final = re.compile(r"%(?:\([^)]*\))?[-#0 +]*(\*|\d+)?(?:\.(\*|\d+))?")
-CONTAINERS: Final[tuple[type, ...]] = (list, tuple, dict, set, frozenset, Namespace)
-VIEWS: Final[tuple[type, ...]] = tuple(map(type, ({}.keys(), {}.values(), {}.items())))
-CONTAINERS_AND_VIEWS: Final = (*CONTAINERS, *VIEWS)
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """steps: turns of loops, calls of macros, functions and filters, and items that are compared or
-    printed. size_bytes: all the text and lists a rendering makes, besides 16 times its input.
-    """
-
-    steps: int = 2_000_000
-    size_bytes: int = 256 << 20
-    one_size_bytes: int = 64 << 20
-    time_s: float = 10.0
-
-
-class LimitExceeded(SecurityError):
-    """A template asked for more than its limits."""
-
-
-class Meter:
-    """The account of one rendering."""
-
-    def __init__(self, limits: Limits, input_bytes: int = 0) -> None:
-        self._limits = limits
-        self._steps_left = limits.steps
-        self._bytes_left = limits.size_bytes + 16 * input_bytes
-        self._one_size = limits.one_size_bytes + 2 * input_bytes
-        self._deadline = time.monotonic() + limits.time_s
-
-    def tick(self, size_bytes: int = 0) -> None:
-        """One step is taken, which writes `size_bytes`."""
-        self._steps_left -= 1
-        if self._steps_left < 0:
-            raise LimitExceeded(f"more than {self._limits.steps} loop turns and calls")
-        if not self._steps_left & 63 and time.monotonic() > self._deadline:
-            raise LimitExceeded(f"more than {self._limits.time_s:g} seconds")
-        if size_bytes:
-            self.grow(size_bytes)
-
-    def grow(self, size_bytes: float) -> None:
-        """A value of this size is about to be made."""
-        if size_bytes > self._one_size:
-            raise LimitExceeded(f"a value of more than {self._one_size >> 20} MiB")
-        self._bytes_left -= int(size_bytes)
-        if self._bytes_left < 0:
-            raise LimitExceeded(f"more than {self._limits.size_bytes >> 20} MiB of text")
-
-    def measure(self, value: object) -> int:
-        """Bytes of text in `value` when it is written out: a container that holds another one twice
-        is walked twice, as printing and comparing do."""
-        if not isinstance(value, CONTAINERS_AND_VIEWS):
-            return size_of(value)
-        total = 0
-        stack: list[Any] = [value]
-        while stack:
-            item = stack.pop()
-            if isinstance(item, CONTAINERS_AND_VIEWS):
-                self.tick()
-                inner = _contents(item)
-                total += POINTER_BYTES * (1 + len(inner))
-                stack += inner
-                self._steps_left -= 3 + (len(inner) >> 3)  # what its walk takes, in turns of loops
-            else:
-                total += size_of(item)
-            if total > self._one_size:
-                self.grow(total)
-        return total
-
-
-def _contents(container: Any) -> list[Any]:
-    if isinstance(container, Namespace):
-        container = object.__getattribute__(container, "_Namespace__attrs")
-    if isinstance(container, dict):
-        return [*container.keys(), *container.values()]
-    return list(container)
-
-
-def size_of(value: object) -> int:
-    """Bytes that a value takes itself, roughly; without what a container holds."""
-    if isinstance(value, str):
-        return len(value) if value.isascii() else 4 * len(value)
-    if isinstance(value, (bytes, bytearray)):
-        return len(value)
-    if isinstance(value, (list, tuple, dict, set, frozenset)):
-        return POINTER_BYTES * len(value)
-    if isinstance(value, int):
-        return value.bit_length() >> 3
-    return POINTER_BYTES
+SPACES: Final = tuple(c for c in map(chr, range(0x3001)) if c.isspace())
+LINE_ENDS: Final = ("\n", "\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029")
+ENCODINGS: Final = ("utf-8", "utf8", "ascii", "latin-1", "strict", "ignore", "replace")
 
 
 # ------------------------------------------------------------------------------------- operators
@@ -132,11 +43,15 @@ def power(meter: Meter, left: Any, right: Any) -> None:
 def modulo(meter: Meter, left: Any, right: Any) -> None:
     """The remainder of numbers, or the formatting of a string."""
     if isinstance(left, (str, bytes)):
+        if len(left) > FORMAT_LENGTH:
+            raise LimitExceeded(f"a format of more than {FORMAT_LENGTH} characters")
         text = left if isinstance(left, str) else left.decode("latin-1")
+        fields = text.count("%")
+        meter.work(fields * len(text) >> 8)  # "%(" without an end is looked for from each
         for widths in PATTERN_OF_WIDTHS.findall(text):
             for width in filter(None, widths):
                 _width(FORMAT_WIDTH + 1 if width == "*" else width)
-        meter.grow(size_of(text) + text.count("%") * (meter.measure(right) + FORMAT_WIDTH // 64))
+        meter.grow(size_of(text) + fields * (meter.measure(right) + FORMAT_WIDTH // 64))
 
 
 OPERATORS: Final[Mapping[str, Callable[[Meter, Any, Any], None]]] = {
@@ -159,12 +74,15 @@ def _width(width: str | int) -> None:
 
 def format_spec(spec: str) -> None:
     """Check the part after the colon of a replacement field."""
+    if len(spec) > SPEC_LENGTH:
+        raise LimitExceeded(f"a format specification of more than {SPEC_LENGTH} characters")
     for width in re.findall(r"\d+", spec):
         _width(width)
 
 
 def format_call(meter: Meter, template: str, args: tuple[Any, ...], named: Any) -> None:
     """Check a call of `str.format`, whose fields may all show the largest argument."""
+    meter.work(len(template) >> 2)
     largest = meter.measure([*args, named])
     meter.grow(size_of(template) + template.count("{") * largest)
 
@@ -183,23 +101,71 @@ def _times(value: Any, count: Any) -> float:
 
 
 def _replace(meter: Meter, value: Any, old: Any = "", new: Any = "", *_: Any, **__: Any) -> None:
-    if isinstance(value, (str, bytes)) and isinstance(old, type(value)):
-        meter.grow(size_of(value) + value.count(old) * size_of(new))  # type: ignore[arg-type]
+    if isinstance(value, str) and isinstance(old, str):
+        meter.grow(size_of(value) + value.count(old) * meter.measure(new))
+    elif isinstance(value, bytes) and isinstance(old, bytes):
+        meter.grow(size_of(value) + value.count(old) * size_of(new))
     else:
-        meter.grow(meter.measure(value) * (1 + size_of(new)))
+        meter.grow(meter.measure(value) * (1 + meter.measure(new)))
 
 
 def _join(meter: Meter, items: Any, between: Any = "", *_: Any, **__: Any) -> None:
     count = len(items) if hasattr(items, "__len__") else 0
-    meter.grow(meter.measure(items) + count * size_of(between))
+    meter.grow(meter.measure(items) + count * meter.measure(between))
 
 
 def _method_join(meter: Meter, between: Any, items: Any = (), *_: Any) -> None:
+    meter.walk(items)
     _join(meter, items, between)
 
 
+def _split(meter: Meter, value: Any, *args: Any) -> None:
+    """`args`: the separator and the number of cuts, either or none (they may come by name)."""
+    between = next((arg for arg in args if isinstance(arg, (str, bytes))), None)
+    if between is None:
+        spaces = (c for c in SPACES if c.isascii() or not value.isascii())
+        count = sum(_count(value, space) for space in spaces)
+    else:
+        count = value.count(between) if isinstance(between, str) == isinstance(value, str) else 0
+    cuts = next((arg for arg in args if isinstance(arg, int)), -1)
+    meter.pieces(value, 1 + (min(count, cuts) if cuts >= 0 else count))
+
+
+def _split_back(meter: Meter, value: Any, *args: Any) -> None:
+    _pairwise(meter, value, *args)
+    _split(meter, value, *args)
+
+
+def _split_lines(meter: Meter, value: Any, *_: Any) -> None:
+    meter.pieces(value, 1 + sum(_count(value, end) for end in LINE_ENDS))
+
+
+def _count(value: str | bytes, character: str) -> int:
+    if isinstance(value, bytes):
+        return value.count(character.encode("latin-1")) if character < "\u0100" else 0
+    return value.count(character)
+
+
+def _pairwise(meter: Meter, value: Any, *args: Any) -> None:
+    """Methods that may compare each character of the value with each of the argument."""
+    for arg in args:
+        if isinstance(arg, (str, bytes)):
+            meter.work(size_of(value) * len(arg) >> 10)
+
+
+def _encode(meter: Meter, value: Any, *args: Any) -> None:
+    """Other codecs take a time that grows with the square, or replace a letter by its name."""
+    if not all(isinstance(arg, str) and arg.lower() in ENCODINGS for arg in args):
+        raise LimitExceeded(f"another encoding than {', '.join(ENCODINGS)}")
+    meter.grow(size_of(value))
+
+
+def _hex(meter: Meter, value: Any, *_: Any) -> None:
+    meter.grow(3 * size_of(value))
+
+
 def _expand_tabs(meter: Meter, value: Any, tabsize: Any = 8) -> None:
-    meter.grow(size_of(value) + value.count("\t" if isinstance(value, str) else b"\t") * tabsize)
+    meter.grow(size_of(value) + _count(value, "\t") * _times("", tabsize))
 
 
 def _refuse(meter: Meter, value: Any, *_: Any, **__: Any) -> None:
@@ -207,13 +173,14 @@ def _refuse(meter: Meter, value: Any, *_: Any, **__: Any) -> None:
 
 
 def _indent(meter: Meter, value: Any, width: Any = 4, *_: Any, **__: Any) -> None:
-    lines = 1 + str(value).count("\n") if isinstance(value, str) else 1
+    lines = 1 + sum(_count(value, end) for end in LINE_ENDS) if isinstance(value, str) else 1
     each = size_of(width) if isinstance(width, str) else _times(value, width)
+    meter.pieces(value, lines)
     meter.grow(meter.measure(value) + lines * each)
 
 
-def _pieces(meter: Meter, value: Any, count: Any, *_: Any, **__: Any) -> None:
-    meter.grow(POINTER_BYTES * float(count) if isinstance(count, (int, float)) else 0)
+def _boxes(meter: Meter, value: Any, count: Any, *_: Any, **__: Any) -> None:
+    meter.grow(8 * float(count) if isinstance(count, (int, float)) else 0)
 
 
 def _format(meter: Meter, value: Any, *args: Any, **named: Any) -> None:
@@ -225,30 +192,57 @@ def _round(meter: Meter, value: Any, precision: Any = 0, *_: Any, **__: Any) -> 
         raise LimitExceeded("a number rounded to more than 300 digits")
 
 
+def _to_number(meter: Meter, value: Any, *_: Any, **__: Any) -> None:
+    if isinstance(value, (str, bytes)):
+        _number(8 * len(value))
+
+
 def _sum(meter: Meter, items: Any, attribute: Any = None, start: Any = 0) -> None:
     if not isinstance(start, (int, float)):
         raise LimitExceeded("a sum of other things than numbers")
 
 
-def _strip_tags(meter: Meter, value: Any) -> None:
-    text = str(value) if isinstance(value, str) else ""
-    meter.grow(meter.measure(value) + text.count("<!--") * len(text) / 64)
+def _strip_tags(meter: Meter, value: Any, *_: Any) -> None:
+    size = meter.measure(value)
+    tags = value.count("<") if isinstance(value, str) else size
+    meter.work(tags * size >> 12)  # each tag is cut out of the whole text
+    if isinstance(value, str):
+        _split(meter, value)
 
 
 def _wrap(
     meter: Meter, value: Any, width: Any = 79, long: Any = True, by: Any = None, *_: Any
 ) -> None:
     lines = size_of(value) / max(1, width if isinstance(width, int) else 1)
+    meter.work(size_of(value))
     meter.grow(size_of(value) + lines * (1 + size_of(by)))
 
 
-def _printed(meter: Meter, value: Any, *_: Any, **__: Any) -> None:
-    """Filters that write a value out, each character as six at most."""
-    meter.grow(6 * meter.measure(value))
+def _escaped(meter: Meter, value: Any, *_: Any) -> None:
+    """Each of five characters becomes a name of up to six."""
+    if isinstance(value, str):
+        meter.grow(size_of(value) + 5 * sum(map(value.count, "&<>\"'")))
+    else:
+        meter.grow(6 * meter.measure(value))
+
+
+def _printed(meter: Meter, value: Any, *args: Any, **__: Any) -> None:
+    """Filters that write a value out as it is."""
+    meter.read(value)
+    meter.grow(meter.measure(value))
+    _pairwise(meter, value, *args)
+
+
+def _by_words(meter: Meter, value: Any, *_: Any, **__: Any) -> None:
+    """Filters that handle word by word in Python, each character written as six at most."""
+    size = meter.measure(value)
+    meter.work(size)
+    meter.grow(6 * size)
 
 
 def compared(meter: Meter, value: Any, *others: Any, **__: Any) -> None:
     for item in (value, *others):
+        meter.read(item)
         if isinstance(item, CONTAINERS_AND_VIEWS):
             meter.measure(item)
 
@@ -259,35 +253,88 @@ FILTERS: Final[Mapping[str, Callable[..., None]]] = {
     "replace": _replace,
     "join": _join,
     "format": _format,
-    "batch": _pieces,
-    "slice": _pieces,
+    "batch": _boxes,
+    "slice": _boxes,
     "round": _round,
     "sum": _sum,
     "striptags": _strip_tags,
     "wordwrap": _wrap,
-    **dict.fromkeys(("string", "pprint", "urlencode", "urlize", "xmlattr", "trim"), _printed),
-    **dict.fromkeys(("e", "escape", "forceescape", "truncate", "wordcount"), _printed),
-    **dict.fromkeys(("title", "upper", "lower", "capitalize"), _printed),
+    **dict.fromkeys(("int", "float", "filesizeformat"), _to_number),
+    **dict.fromkeys(("string", "trim", "upper", "lower", "capitalize", "truncate"), _printed),
+    **dict.fromkeys(("e", "escape", "forceescape"), _escaped),
+    **dict.fromkeys(("title", "pprint", "urlencode", "urlize", "wordcount", "xmlattr"), _by_words),
     **dict.fromkeys(("sort", "dictsort", "unique", "groupby", "min", "max"), compared),
 }
+
+# Filters that take a value apart item by item; of an iterator, those of COLLECTING keep all items.
+COLLECTING: Final = frozenset(("groupby", "join", "max", "min", "sort", "sum", "unique", "in"))
+WALKING: Final = frozenset(
+    (
+        *("batch", "dictsort", "groupby", "items", "join", "list", "map", "max", "min", "reject"),
+        *("rejectattr", "reverse", "select", "selectattr", "slice", "sort", "sum", "unique"),
+    )
+)
+# Filters that look no deeper into a value than its items.
+SHALLOW: Final = WALKING.union(
+    ("attr", "count", "d", "default", "first", "last", "length", "random", "tojson")
+)
 
 METHODS: Final[Mapping[str, Callable[..., None]]] = {
     **dict.fromkeys(("center", "ljust", "rjust", "zfill"), _to_width),
     "replace": _replace,
     "join": _method_join,
+    "split": _split,
+    "rsplit": _split_back,
+    "splitlines": _split_lines,
+    **dict.fromkeys(("rfind", "rindex", "rpartition"), _pairwise),
+    **dict.fromkeys(("strip", "lstrip", "rstrip"), _pairwise),
+    **dict.fromkeys(("encode", "decode"), _encode),
+    "hex": _hex,
     "expandtabs": _expand_tabs,
-    **dict.fromkeys(("translate", "to_bytes", "maketrans"), _refuse),
+    "striptags": _strip_tags,
+    "unescape": _by_words,
+    "escape": _escaped,
+    **dict.fromkeys(("translate", "to_bytes", "from_bytes", "maketrans"), _refuse),
 }
+
+
+def filter_call(
+    meter: Meter, name: str, value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> None:
+    """Check a filter."""
+    compared(meter, None, *args, *kwargs.values())
+    if name in WALKING:
+        meter.walk(value)
+    elif name not in SHALLOW:
+        compared(meter, value)
+    check = FILTERS.get(name)
+    if check is not None:
+        check(meter, value, *args, **kwargs)
 
 
 def method_call(meter: Meter, owner: Any, name: str, args: tuple[Any, ...]) -> None:
     """Check a call of a method that is written in C."""
-    for item in args:
-        if isinstance(item, CONTAINERS_AND_VIEWS):
-            meter.measure(item)
+    compared(meter, None, *args)
     if isinstance(owner, (str, bytes, int)):
+        meter.read(owner)
         check = METHODS.get(name)
         if check is not None:
             check(meter, owner, *args)
     elif isinstance(owner, (list, tuple)) and name in ("index", "count"):
         meter.measure(owner)
+    elif name == "isdisjoint":
+        meter.walk(args[0] if args else ())
+
+
+def type_call(meter: Meter, owner: type, name: str, args: tuple[Any, ...]) -> None:
+    """Check a call of a class method (`dict.fromkeys`, `int.from_bytes`)."""
+    if name == "fromkeys" or METHODS.get(name) is _refuse:
+        _refuse(meter, owner)
+    compared(meter, None, *args)
+    if name == "escape":
+        _escaped(meter, *args)
+
+
+def collected(meter: Meter, value: Any) -> Any:
+    """An iterator's items as a list, paid for; any other value as it is."""
+    return list(meter.counted(value)) if isinstance(value, Iterator) else value

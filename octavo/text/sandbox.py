@@ -1,8 +1,6 @@
 """Jinja2 with Hugging Face's conventions, made safe for strangers' templates: every loop, call and
 growing string is counted, so that no template takes more than a fixed amount of time and memory.
-
-`_Rewriter` puts a counter into the loops and macros of the syntax tree, and sends through filters
-of ours what Jinja2 compiles to plain Python: `~`, slices and comparisons.
+`Rewriter` puts counters into the syntax tree; filters, tests and methods are checked here.
 """
 
 import json
@@ -17,15 +15,12 @@ from jinja2.parser import Parser
 from jinja2.runtime import Context, LoopContext, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedFormatter
 from jinja2.utils import Namespace
-from jinja2.visitor import NodeTransformer
 
 from octavo.text import guards
-from octavo.text.guards import LimitExceeded, Limits, Meter
+from octavo.text.meter import LimitExceeded, Limits, Meter, size_of
+from octavo.text.rewriter import CHARGED, CONCAT, HAYSTACK, MEASURED, SPREAD, TICK, Rewriter
 
 METER = "octavo meter"  # with the space it is a variable that no template can name
-TICK, CONCAT, CHARGED, MEASURED, HAYSTACK = (
-    f"octavo {name}" for name in ("tick", "concat", "charged", "measured", "haystack")
-)
 MAX_RANGE = 100_000
 
 
@@ -47,9 +42,9 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             extensions=[_Generation, loopcontrols],
         )
         for name, function in list(self.filters.items()):
-            self.filters[name] = _guarded(function, guards.FILTERS.get(name))
+            self.filters[name] = _guarded(name, function, guards.filter_call)
         for name, function in list(self.tests.items()):
-            self.tests[name] = _guarded(function, guards.compared)
+            self.tests[name] = _guarded(name, function, _test_call)
         self.filters.update(
             {
                 "tojson": _tojson,
@@ -58,6 +53,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
                 CHARGED: _charged,
                 MEASURED: _measured,
                 HAYSTACK: _haystack,
+                SPREAD: _spread,
             }
         )
         del self.globals["lipsum"]
@@ -71,7 +67,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     def compile_bounded(self, source: str) -> Template:
         """The template, with counters in it. Raises what Jinja2 raises."""
-        return self.from_string(_Rewriter().visit(self.parse(source)))
+        return self.from_string(Rewriter().visit(self.parse(source)))
 
     def render_bounded(
         self, template: Template, variables: Mapping[str, Any], limits: Limits, input_bytes: int
@@ -88,14 +84,12 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         meter.tick()
         if isinstance(__obj, _Format):
             __obj.check(meter, args, kwargs)
+        elif __obj is _Namespace or __obj is _make_dict:
+            guards.compared(meter, args)
         else:
-            owner = getattr(__obj, "__self__", None)
-            if isinstance(owner, LoopContext):
-                guards.compared(meter, args)
-            elif owner is not None and not isinstance(__obj, type):
-                guards.method_call(meter, owner, __obj.__name__, (*args, *kwargs.values()))
+            args = _checked_method(meter, __obj, args, kwargs)
         result = super().call(__context, __obj, *args, **kwargs)
-        meter.grow(guards.size_of(result))
+        meter.grow(size_of(result))
         return result
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
@@ -109,62 +103,24 @@ def _meter(context: Context) -> Meter:
     return meter
 
 
-class _Rewriter(NodeTransformer):
-    """Puts the counters in. A turn of a loop or a call of a macro also pays for its fixed text."""
-
-    def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802
-        self.generic_visit(node)
-        if node.test is not None:
-            node.test = _filter(TICK, node.test, nodes.Const(0))
-        return self._ticking(node)
-
-    def visit_Macro(self, node: nodes.Macro) -> nodes.Node:  # noqa: N802
-        self.generic_visit(node)
-        return self._ticking(node)
-
-    def visit_CallBlock(self, node: nodes.CallBlock) -> nodes.Node:  # noqa: N802
-        self.generic_visit(node)
-        return self._ticking(node)
-
-    def _ticking(self, node: nodes.For | nodes.Macro | nodes.CallBlock) -> nodes.Node:
-        size = sum(len(data.data) for part in node.body for data in _own_text(part))
-        node.body.insert(0, nodes.ExprStmt(_filter(TICK, nodes.Const(None), nodes.Const(4 * size))))
-        return node
-
-    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
-        self.generic_visit(node)
-        return _filter(CONCAT, nodes.Tuple(node.nodes, "load"))
-
-    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802
-        self.generic_visit(node)
-        return _filter(CHARGED, node) if isinstance(node.arg, nodes.Slice) else node
-
-    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802
-        self.generic_visit(node)
-        node.expr = _operand(node.expr, MEASURED)
-        for part in node.ops:
-            part.expr = _operand(part.expr, HAYSTACK if part.op in ("in", "notin") else MEASURED)
-        return node
-
-
-def _own_text(node: nodes.Node) -> Iterator[nodes.TemplateData]:
-    if isinstance(node, nodes.TemplateData):
-        yield node
-    elif not isinstance(node, (nodes.For, nodes.Macro, nodes.CallBlock)):
-        for child in node.iter_child_nodes():
-            yield from _own_text(child)
-
-
-def _operand(node: nodes.Expr, name: str) -> nodes.Expr:
-    plain = isinstance(node, nodes.Const) or (
-        isinstance(node, (nodes.List, nodes.Tuple))
-        and all(isinstance(item, nodes.Const) for item in node.items)
-    )
-    return node if plain else _filter(name, node)
-
-
-def _filter(name: str, node: nodes.Node, *args: nodes.Expr) -> nodes.Filter:
-    return nodes.Filter(node, name, list(args), [], None, None)
+def _checked_method(
+    meter: Meter, method: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """The arguments to call it with, checked if it is a method of a value."""
+    owner = getattr(method, "__self__", None)
+    name = getattr(method, "__name__", "")
+    if owner is None or isinstance(method, type):
+        return args
+    if name == "join":
+        args = tuple(guards.collected(meter, item) for item in args)
+    everything = (*args, *kwargs.values())
+    if isinstance(owner, LoopContext):
+        guards.compared(meter, everything)
+    elif isinstance(owner, type):
+        guards.type_call(meter, owner, name, everything)
+    else:
+        guards.method_call(meter, owner, name, everything)
+    return args
 
 
 # ------------------------------------------------------------------------------- filters of our own
@@ -193,21 +149,29 @@ def _concat(context: Context, values: tuple[Any, ...]) -> str:
 
 @pass_context
 def _charged(context: Context, value: Any) -> Any:
-    _meter(context).tick(guards.size_of(value))
+    _meter(context).tick(size_of(value))
     return value
 
 
 @pass_context
 def _measured(context: Context, value: Any) -> Any:
-    if isinstance(value, guards.CONTAINERS_AND_VIEWS):
-        _meter(context).measure(value)
+    guards.compared(_meter(context), value)
     return value
 
 
 @pass_context
 def _haystack(context: Context, value: Any) -> Any:
+    meter = _meter(context)
+    value = guards.collected(meter, value)
+    meter.read(value)
     if isinstance(value, (list, tuple)):  # a mapping only looks the key up
-        _meter(context).measure(value)
+        meter.measure(value)
+    return value
+
+
+@pass_context
+def _spread(context: Context, value: Any) -> Any:
+    _meter(context).walk(value)
     return value
 
 
@@ -224,25 +188,37 @@ def _tojson(
     meter = _meter(context)
     if (isinstance(indent, int) and indent > 64) or (isinstance(indent, str) and len(indent) > 64):
         raise LimitExceeded("JSON indented by more than 64")
-    width = sum(map(len, separators)) if separators else 3
-    meter.grow(meter.measure(value) * (6 if ensure_ascii else 2) * (1 + width))
-    text = json.dumps(
-        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    width = sum(map(size_of, separators)) if separators else 3
+    size = meter.measure(value) * (6 if ensure_ascii else 2)
+    meter.grow(size * (1 + width // 8))  # an item counts eight bytes, which covers short separators
+    encoder = json.JSONEncoder(
+        ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
-    meter.grow(guards.size_of(text))
-    return text
+    if indent is None:
+        text = encoder.encode(value)
+        meter.grow(size_of(text))
+        return text
+    return "".join(meter.counted(encoder.iterencode(value)))  # an item's indent has no bound
 
 
-def _guarded(function: Any, check: Callable[..., None] | None) -> Callable[..., Any]:
-    """The filter or test, counted and checked before it runs."""
+def _test_call(
+    meter: Meter, name: str, value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> None:
+    guards.compared(meter, value, *args, *kwargs.values())
+
+
+def _guarded(name: str, function: Any, check: Callable[..., None]) -> Callable[..., Any]:
+    """The filter or test, counted and checked before it runs; its iterators count their items."""
     passed = getattr(getattr(function, "jinja_pass_arg", None), "name", None)
 
     @pass_context
     def guarded(context: Context, value: Any, *args: Any, **kwargs: Any) -> Any:
         meter = _meter(context)
         meter.tick()
-        if check is not None:
-            check(meter, value, *args, **kwargs)
+        if name in guards.COLLECTING:
+            value = guards.collected(meter, value)
+            args = tuple(guards.collected(meter, item) for item in args)
+        check(meter, name, value, args, kwargs)
         if passed is None:
             result = function(value, *args, **kwargs)
         else:
@@ -250,8 +226,11 @@ def _guarded(function: Any, check: Callable[..., None] | None) -> Callable[..., 
                 passed, context.environment
             )
             result = function(first, value, *args, **kwargs)
-        if result is not value:
-            meter.grow(guards.size_of(result))
+        if result is value:
+            return result
+        if isinstance(result, Iterator):
+            return meter.counted(result)
+        meter.grow(size_of(result))
         return result
 
     return guarded

@@ -14,7 +14,7 @@ from octavo.text.marks import Marker, free_characters, json_escape, strings_in
 from octavo.text.tokenizer import RenderedPrompt, read_json_object
 
 if TYPE_CHECKING:
-    from octavo.text.guards import Limits
+    from octavo.text.meter import Limits
 
 log = logging.getLogger(__name__)
 
@@ -107,6 +107,7 @@ class ChatTemplate:
     ) -> str:
         if self._template is None:
             return _join(chat, add_generation_prompt)
+        from octavo.text.meter import size_of
         from octavo.text.sandbox import LimitExceeded, TemplateRefusal
 
         everything = {
@@ -115,7 +116,7 @@ class ChatTemplate:
             "messages": chat,
             "add_generation_prompt": add_generation_prompt,
         }
-        input_bytes = sum(map(len, strings_in([chat, dict(variables)])))
+        input_bytes = sum(map(size_of, strings_in([chat, dict(variables)])))
         try:
             return self._environment.render_bounded(
                 self._template, everything, self._limits, input_bytes
