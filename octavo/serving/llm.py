@@ -188,7 +188,7 @@ def _chat_fields(
 
 def _paired(given: list[Any], params: AllParams) -> list[tuple[Any, Params | None]]:
     """Each prompt with its parameters."""
-    if not isinstance(params, Sequence):
+    if not isinstance(params, Sequence) or isinstance(params, str):
         return [(one, params) for one in given]
     if len(params) != len(given):
         raise InvalidRequest(

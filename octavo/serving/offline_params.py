@@ -55,19 +55,17 @@ Params = SamplingParams | Mapping[str, Any]
 Message = Mapping[str, Any]
 
 NAMES = tuple(member.name for member in fields(SamplingParams))
-# Fields of a request that the offline API answers in another way, or not at all: never given.
-NEVER_GIVEN = dict.fromkeys(
-    (
-        *("model", "stream", "stream_options", "stream_interval", "best_of", "echo", "cache_salt"),
-        *("return_tokens_as_token_ids", "max_completion_tokens", "top_logprobs", "tool_choice"),
-        *("chat_template", "chat_template_kwargs", "reasoning_effort", "documents"),
-        *("add_generation_prompt", "continue_final_message"),
-    )
-)
+
+
+class RequestFields(SimpleNamespace):
+    """The fields of a request; those that nobody named are not given."""
+
+    def __getattr__(self, name: str) -> None:
+        return None
 
 
 def request_fields(params: Params | None, **further: object) -> Any:
-    """An object with all fields of a request, those not given None.
+    """An object with all fields of a request, as the readers of HTTP bodies take it.
 
     Raises InvalidRequest for a name or a type that is wrong; ranges are checked by its reader.
     """
@@ -76,7 +74,7 @@ def request_fields(params: Params | None, **further: object) -> Any:
     read = {name: getattr(checked, name) for name in NAMES}
     if checked.logit_bias is not None:
         read["logit_bias"] = _text_keys(checked.logit_bias)
-    return SimpleNamespace(**(NEVER_GIVEN | read | further))
+    return RequestFields(**(read | further))
 
 
 def _given(params: Params | None) -> dict[str, Any]:
