@@ -1,4 +1,4 @@
-"""Every error that Octavo raises on purpose: one tree, drawn here.
+"""Every error that Octavo tells people of: one tree, drawn here.
 
 OctavoError
 ├── ConfigError            a flag, file or model that cannot be served: exit code 1, one line
@@ -11,13 +11,16 @@ OctavoError
     ├── Unauthorized       401
     ├── NotFound           404
     │   └── ModelNotFound  404, code `model_not_found`
+    ├── MethodNotAllowed   405
+    ├── RequestTimeout     408: the body did not come
     ├── BodyTooLarge       413
     ├── TooManyRequests    429, with `retry_after_s`
     ├── EngineFailure      500: a step failed; the engine goes on
     └── Unavailable        503: draining or the engine is dead, with `retry_after_s`
 
 A message says what was wrong, what is allowed and what to do. It is shown to strangers: no path of
-this machine, no type names, no traceback.
+this machine, no type names, no traceback. Exceptions that only steer (`config.Shown`,
+`api.sse.ClientGone`) are no errors and live where they are caught.
 """
 
 from typing import ClassVar
@@ -96,6 +99,20 @@ class ModelNotFound(NotFound):
     """The request names a model that is not served here."""
 
     default_code = "model_not_found"
+
+
+class MethodNotAllowed(RequestError):
+    """The route exists, but not for this method."""
+
+    status = 405
+    type = "BadRequestError"
+
+
+class RequestTimeout(RequestError):
+    """The request body stopped coming."""
+
+    status = 408
+    type = "BadRequestError"
 
 
 class BodyTooLarge(RequestError):

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from octavo.errors import EngineFailure, InvalidRequest, NotFound, OctavoError, RequestError
+from octavo.errors import EngineFailure, InvalidRequest, MethodNotAllowed, NotFound, RequestError
 
 MAX_ERRORS = 10
 MAX_VALUE_CHARS = 200
@@ -51,6 +51,8 @@ def error_response(error: RequestError) -> Response:
         headers["Retry-After"] = str(wait_s)
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
+    if error.status == 408:
+        headers["Connection"] = "close"  # the rest of the body may still come, and is no request
     return Response(body, error.status, headers, "application/json")
 
 
@@ -60,8 +62,6 @@ def as_request_error(error: Exception) -> RequestError:
         return error
     if isinstance(error, RecursionError):
         return InvalidRequest("the body is nested too deeply")
-    if isinstance(error, OctavoError):
-        return InvalidRequest(str(error))
     logger.error("a request failed unexpectedly", exc_info=error)
     return EngineFailure("the server failed while it handled this request; its log says why")
 
@@ -69,13 +69,6 @@ def as_request_error(error: Exception) -> RequestError:
 async def on_request_error(_: Request, error: Exception) -> Response:
     """Starlette's hook for our own errors."""
     return error_response(as_request_error(error))
-
-
-class MethodNotAllowed(RequestError):
-    """The route exists, but not for this method."""
-
-    status = 405
-    type = "BadRequestError"
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
@@ -96,7 +89,7 @@ async def on_http_error(request: Request, error: Exception) -> Response:
 def schema_error(error: ValidationError, body: object) -> InvalidRequest:
     """A 400 that names each wrong field, what was given and what is allowed."""
     found: dict[str, tuple[list[str], object]] = {}
-    for detail in error.errors(include_url=False, include_context=False):
+    for detail in error.errors(include_url=False):
         path, given = dotted(detail, body)
         found.setdefault(path, ([], given))[0].append(_sentence(detail))
     # Where another form of a value got deeper before it failed, that is the error to tell.
@@ -147,7 +140,20 @@ def _sentence(detail: ErrorDetails) -> str:
         return "must be an object"
     if detail["type"] == "list_type":
         return "must be a list"
-    return detail["msg"].replace("Input should be", "must be").replace("Value error, ", "")
+    if (limit := _LENGTHS.get(detail["type"])) is not None:
+        words, key, unit = limit
+        count = detail["ctx"][key]
+        return f"must have {words} {count} {unit}{'' if count == 1 else 's'}"
+    return detail["msg"].replace("Input should be", "must be").replace("String should", "must")
+
+
+# pydantic's name of an error → how it is told, and where the number is.
+_LENGTHS = {
+    "too_short": ("at least", "min_length", "item"),
+    "too_long": ("at most", "max_length", "item"),
+    "string_too_short": ("at least", "min_length", "character"),
+    "string_too_long": ("at most", "max_length", "character"),
+}
 
 
 def shown(value: object) -> str:
