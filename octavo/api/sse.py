@@ -1,8 +1,8 @@
 """Server-sent events: one `data:` line a frame, comments in long silences, abort on disconnect."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -55,10 +55,7 @@ class EventStream(Response):
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._on_end()
-            for task in tasks:
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+            await end_tasks(tasks)
 
     async def _send_events(self, send: Send) -> None:
         async with aclosing(self._events) as events:
@@ -87,6 +84,15 @@ class EventStream(Response):
             receiving.cancel()
 
 
+async def end_tasks(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel them all, wait for them all, then raise the first error that one ended with."""
+    for task in tasks:
+        task.cancel()
+    for result in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(result, Exception):  # a cancelled one ended as it should
+            raise result
+
+
 class ClientGone(Exception):
     """The client closed the connection before its answer was ready."""
 
@@ -99,13 +105,12 @@ async def unless_gone(receive: Receive, work: Any) -> Any:
         await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             return working.result()
+        watching.result()  # raises, if the watching itself failed
         raise ClientGone
     finally:
-        for task in (working, watching):
-            if not task.done():
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+        working.cancel()
+        watching.cancel()
+        await asyncio.gather(working, watching, return_exceptions=True)
 
 
 async def _disconnect(receive: Receive) -> Message:
