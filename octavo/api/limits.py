@@ -1,8 +1,10 @@
 """Reading request bodies that strangers send: bounded in size, plain JSON only, then a schema."""
 
+import asyncio
 import json
 import logging
 import math
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
@@ -11,14 +13,21 @@ from starlette.requests import ClientDisconnect, Request
 
 from octavo.api.errors import schema_error, shown
 from octavo.api.sse import ClientGone
-from octavo.errors import BodyTooLarge, InvalidRequest
+from octavo.errors import BodyTooLarge, InvalidRequest, RequestTimeout
+from octavo.serving.context import Context
+
+BODY_PAUSE_S = 60.0  # between two parts of a body
+LARGE_BYTES = 256 * 2**10  # bodies above are parsed on a worker thread
 
 logger = logging.getLogger(__name__)
 Body = TypeVar("Body", bound=BaseModel)
 
 
 async def read_body(request: Request, max_bytes: int) -> bytes:
-    """The raw body. Raises BodyTooLarge as soon as that is known, without reading on."""
+    """The raw body.
+
+    Raises BodyTooLarge as soon as that is known, without reading on, and RequestTimeout.
+    """
     if (encoding := request.headers.get("content-encoding", "identity").lower()) != "identity":
         raise InvalidRequest(
             f"Content-Encoding {shown(encoding)} is not read here; send the body uncompressed"
@@ -31,14 +40,21 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
         raise too_large
     parts: list[bytes] = []
     size = 0
+    now = asyncio.get_running_loop().time
     try:
-        async for part in request.stream():
-            size += len(part)
-            if size > max_bytes:
-                raise too_large
-            parts.append(part)
+        async with asyncio.timeout_at(now() + BODY_PAUSE_S) as patience:
+            async for part in request.stream():
+                patience.reschedule(now() + BODY_PAUSE_S)
+                size += len(part)
+                if size > max_bytes:
+                    raise too_large
+                parts.append(part)
     except ClientDisconnect:
         raise ClientGone from None
+    except TimeoutError:
+        raise RequestTimeout(
+            f"no more of the body came for {BODY_PAUSE_S:g} s, after {size} bytes; send it again"
+        ) from None
     return b"".join(parts)
 
 
@@ -107,10 +123,24 @@ def validate(schema: type[Body], value: object) -> Body:
     return body
 
 
-async def read(request: Request, schema: type[Body], max_bytes: int) -> tuple[Body, dict[str, Any]]:
+async def read(
+    context: Context, request: Request, schema: type[Body]
+) -> tuple[Body, dict[str, Any]]:
     """A request's body as the schema's value, and as it was sent."""
+    return await read_as(context, request, lambda _: schema)
+
+
+async def read_as(
+    context: Context, request: Request, choose: Callable[[object], type[Body]]
+) -> tuple[Body, dict[str, Any]]:
+    """As `read`, where the JSON value says which schema it is."""
     check_content_type(request)
-    raw = parse_json(await read_body(request, max_bytes))
-    body = validate(schema, raw)
-    assert isinstance(raw, dict)  # or it would not be valid
-    return body, raw
+    data = await read_body(request, context.config.server.max_body_bytes)
+
+    def work() -> tuple[Body, dict[str, Any]]:
+        raw = parse_json(data)
+        body = validate(choose(raw), raw)
+        assert isinstance(raw, dict)  # or it would not be valid
+        return body, raw
+
+    return await context.run(work) if len(data) > LARGE_BYTES else work()

@@ -21,8 +21,11 @@ from octavo.serving.prompts import truncate
 
 logger = logging.getLogger(__name__)
 
-# Template variables that a request may not set: they are the request itself, or code.
-PROTECTED_VARIABLES = ("chat_template", "tokenize", "messages", "tools", "documents")
+# Template variables that a request may not set: they are fields of the request itself, or code.
+PROTECTED_VARIABLES = (
+    *("chat_template", "tokenize", "messages", "tools", "documents"),
+    *("add_generation_prompt", "continue_final_message"),
+)
 
 
 class RenderFields(Protocol):
@@ -45,6 +48,7 @@ class ChatFields(SamplingFields, RenderFields, Protocol):
     logprobs: bool | None
     top_logprobs: int | None
     tool_choice: Any
+    parallel_tool_calls: bool | None
     echo: bool | None
     cache_salt: str | None
     return_tokens_as_token_ids: bool | None
@@ -69,6 +73,7 @@ def plan_chat(context: Context, fields: ChatFields, chat: Chat, request_id: str)
     check_model(fields.model, context.served.name)
     check_fields(fields, context.rules)
     _check_tool_choice(fields.tool_choice, chat)
+    _check_parallel_calls(fields.parallel_tool_calls, chat)
     if fields.top_logprobs is not None and not fields.logprobs:
         raise InvalidRequest(
             "top_logprobs is given, but logprobs is not true; set it or leave it out",
@@ -76,13 +81,14 @@ def plan_chat(context: Context, fields: ChatFields, chat: Chat, request_id: str)
         )
     limits = context.rules.limits
     alternatives = num_alternatives("top_logprobs", fields.top_logprobs, limits)
+    prompt_logprobs = num_alternatives("prompt_logprobs", fields.prompt_logprobs, limits)
     params = build_params(
         fields,
         context.rules,
         context.served.tokenizer,
         max_tokens=_max_tokens(fields),
         logprobs=(alternatives or 0) if fields.logprobs else None,
-        prompt_logprobs=num_alternatives("prompt_logprobs", fields.prompt_logprobs, limits),
+        prompt_logprobs=prompt_logprobs,
     )
     token_ids = truncate(
         tokenise_chat(context, fields, chat),
@@ -102,6 +108,7 @@ def plan_chat(context: Context, fields: ChatFields, chat: Chat, request_id: str)
         priority=fields.priority or 0,
         cache_salt=fields.cache_salt,
         tokens_as_ids=bool(fields.return_tokens_as_token_ids),
+        prompt_logprobs=prompt_logprobs,
     )
 
 
@@ -159,6 +166,15 @@ def _check_tool_choice(choice: Any, chat: Chat) -> None:
     else:
         why = "which is not supported yet; use auto or none"
     raise InvalidRequest(f"tool_choice is {shown}, {why}", param="tool_choice")
+
+
+def _check_parallel_calls(parallel: bool | None, chat: Chat) -> None:
+    """Without tools there are no calls, and nothing to limit."""
+    if parallel is False and chat.tools:
+        raise InvalidRequest(
+            "parallel_tool_calls is false, which is not supported yet; leave it out",
+            param="parallel_tool_calls",
+        )
 
 
 def _max_tokens(fields: ChatFields) -> int | None:

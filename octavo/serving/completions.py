@@ -39,15 +39,14 @@ def plan_completion(context: Context, fields: CompletionFields, request_id: str)
     limits = context.rules.limits
     logprobs = num_alternatives("logprobs", fields.logprobs, limits)
     prompt_logprobs = num_alternatives("prompt_logprobs", fields.prompt_logprobs, limits)
-    if fields.echo and logprobs is not None:
-        prompt_logprobs = logprobs if prompt_logprobs is None else max(logprobs, prompt_logprobs)
+    scores_echo = bool(fields.echo) and logprobs is not None
     params = build_params(
         fields,
         context.rules,
         context.served.tokenizer,
         max_tokens=_max_tokens(fields),
         logprobs=logprobs,
-        prompt_logprobs=prompt_logprobs,
+        prompt_logprobs=_most(prompt_logprobs, logprobs) if scores_echo else prompt_logprobs,
     )
     prompts = context.prompts.read_all(fields.prompt, fields.add_special_tokens is not False)
     n = fields.n or 1
@@ -69,7 +68,7 @@ def plan_completion(context: Context, fields: CompletionFields, request_id: str)
                 fit_to_prompt(params, len(token_ids), limits),
                 text=cut.text,
                 prefix=_text_of(context, cut) if fields.echo else "",
-                echo=bool(fields.echo),
+                echo=scores_echo,
             )
         )
     return Plan(
@@ -79,7 +78,13 @@ def plan_completion(context: Context, fields: CompletionFields, request_id: str)
         priority=fields.priority or 0,
         cache_salt=fields.cache_salt,
         tokens_as_ids=bool(fields.return_tokens_as_token_ids),
+        prompt_logprobs=prompt_logprobs,
     )
+
+
+def _most(*counts: int | None) -> int | None:
+    """The largest of them; None is less than 0."""
+    return max((count for count in counts if count is not None), default=None)
 
 
 def _max_tokens(fields: CompletionFields) -> int | None:

@@ -4,10 +4,11 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from octavo.engine.request import child_id
 from octavo.engine.sampling import SamplingParams
 from octavo.engine.stream import RequestStream
 from octavo.log import clip
@@ -35,7 +36,11 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A checked client request. Choice `k` of prompt `p` has the index `p * n + k`."""
+    """A checked client request. Choice `k` of prompt `p` has the index `p * n + k`.
+
+    prompt_logprobs: alternatives to tell for each prompt token; the engine may compute more of
+    them for an echo.
+    """
 
     request_id: str
     jobs: Sequence[Job]
@@ -43,6 +48,7 @@ class Plan:
     priority: int = 0
     cache_salt: str | None = None
     tokens_as_ids: bool = False
+    prompt_logprobs: int | None = None
 
 
 class IndexedDelta(NamedTuple):
@@ -56,7 +62,10 @@ class Generation:
     """Runs a plan. `close` whenever the client wants no more; also after the end."""
 
     def __init__(self, context: Context, plan: Plan) -> None:
-        """Submit everything. Raises Unavailable or TooManyRequests with nothing left behind."""
+        """Submit everything, or raise with nothing left behind.
+
+        Raises Unavailable, TooManyRequests, and InvalidRequest for more choices than ever fit.
+        """
         self.plan = plan
         self._context = context
         self._streams: list[RequestStream] = []
@@ -75,7 +84,8 @@ class Generation:
             for job, _ in work
         ]
         self._texts = [""] * len(work)  # kept for the log only
-        ids = [f"{plan.request_id}#{index}" for index in range(len(work))]
+        ids = [child_id(plan.request_id, index) for index in range(len(work))]
+        context.engine.check_room(len(ids))
         context.active.add(plan.request_id, ids)
         try:
             for engine_id, (job, k) in zip(ids, work, strict=True):
@@ -139,6 +149,9 @@ class Generation:
         for stream in self._streams:
             stream.close("abort")
         self._context.active.remove(self.plan.request_id)
+        if self._context.metrics is not None and self._streams:
+            longest = max(choice.num_tokens for choice in self.choices)
+            self._context.metrics.observe_longest(longest)
         if self._context.config.logs.enable_log_requests:
             self._log()
 
@@ -159,7 +172,8 @@ class Generation:
         )
         if logs.enable_log_outputs:
             for index, text in enumerate(self._texts):
-                logger.info("%s#%d: %s", self.plan.request_id, index, clip(text, logs.max_log_len))
+                name = child_id(self.plan.request_id, index)
+                logger.info("%s: %s", name, clip(text, logs.max_log_len))
 
     async def _one(self, index: int) -> AsyncGenerator[list[IndexedDelta]]:
         stream, choice = self._streams[index], self.choices[index]
@@ -198,9 +212,7 @@ class Generation:
         finally:
             for task in tasks:
                 task.cancel()
-            for task in tasks:
-                with suppress(asyncio.CancelledError):
-                    await task
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _pump(
         self, index: int, queue: asyncio.Queue[list[IndexedDelta] | Exception | None]

@@ -103,6 +103,8 @@ NOT_BUILT: Mapping[str, tuple[object, ...]] = {
     "guided_grammar": (),
     "guided_json_object": (False,),
     "use_beam_search": (False,),
+    "length_penalty": (1.0,),  # of a beam search
+    "include_reasoning": (True,),
     "logprob_token_ids": (),
     "kv_transfer_params": (),
     "ec_transfer_params": (),
@@ -199,6 +201,7 @@ def build_params(
         raise InvalidRequest(
             f"min_tokens is {min_tokens}, more than max_tokens {limit}", param="min_tokens"
         )
+    masked = rules.eos_token_ids | frozenset(stop_ids)
     top_k = max(int(_value(fields, rules, "top_k", 0)), 0)
     return SamplingParams(
         max_tokens=limits.max_model_len if limit is None else min(limit, limits.max_model_len),
@@ -214,13 +217,15 @@ def build_params(
         include_stop_str_in_output=bool(fields.include_stop_str_in_output),
         stop_token_ids=frozenset(stop_ids),
         eos_token_ids=frozenset() if fields.ignore_eos else rules.eos_token_ids,
-        masked_until_min_tokens=rules.eos_token_ids | frozenset(stop_ids),
+        masked_until_min_tokens=masked,
         min_tokens=min(min_tokens, limits.max_model_len),
         skip_special_tokens=fields.skip_special_tokens is not False,
         logprobs=logprobs,
         prompt_logprobs=prompt_logprobs,
         logit_bias=_logit_bias(fields.logit_bias or {}, limits),
-        allowed_token_ids=_allowed(fields.allowed_token_ids, limits),
+        allowed_token_ids=_allowed(
+            fields.allowed_token_ids, limits, masked if min_tokens else frozenset()
+        ),
         bad_words=_bad_words(fields.bad_words or [], tokenizer),
         stream_interval=fields.stream_interval or 1,
     )
@@ -246,8 +251,9 @@ def num_alternatives(name: str, value: int | None, limits: ModelLimits) -> int |
         return None
     wanted = limits.vocab_size if value == -1 else value
     if wanted > limits.max_logprobs:
+        shown = f"-1, the whole vocabulary of {wanted} tokens" if value == -1 else str(value)
         raise InvalidRequest(
-            f"{name} is {value}; allowed: at most {limits.max_logprobs} (--max-logprobs)",
+            f"{name} is {shown}; allowed: at most {limits.max_logprobs} (--max-logprobs)",
             param=name,
         )
     return wanted
@@ -286,12 +292,21 @@ def _token_ids(name: str, ids: list[int], limits: ModelLimits) -> list[int]:
     return ids
 
 
-def _allowed(ids: list[int] | None, limits: ModelLimits) -> tuple[int, ...] | None:
+def _allowed(
+    ids: list[int] | None, limits: ModelLimits, masked: frozenset[int]
+) -> tuple[int, ...] | None:
+    """masked: ids that may not be drawn at first."""
     if ids is None:
         return None
     if not ids:
         raise InvalidRequest(
             "allowed_token_ids is empty: no token could be drawn; leave it out",
+            param="allowed_token_ids",
+        )
+    if masked.issuperset(ids):
+        raise InvalidRequest(
+            "allowed_token_ids has only ids that end the answer, which min_tokens forbids at "
+            "first; allow another id, or leave out min_tokens",
             param="allowed_token_ids",
         )
     return tuple(sorted(set(_token_ids("allowed_token_ids", ids, limits))))

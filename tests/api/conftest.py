@@ -57,8 +57,12 @@ class Client:
         headers: dict[str, str] | None = None,
         gone: asyncio.Event | None = None,
         on_body: Callable[[bytes], None] | None = None,
+        whole: bool = True,
     ) -> Reply:
-        """One request. `gone`: when set, the client has closed the connection."""
+        """One request. `gone`: when set, the client has closed the connection.
+
+        whole: False: more of the body is announced, and never comes.
+        """
         reply = Reply()
         path, _, query = path.partition("?")
         sent = False
@@ -69,7 +73,7 @@ class Client:
                 await (gone or asyncio.Event()).wait()
                 return {"type": "http.disconnect"}
             sent = True
-            return {"type": "http.request", "body": body, "more_body": False}
+            return {"type": "http.request", "body": body, "more_body": not whole}
 
         async def send(message: dict[str, Any]) -> None:
             if message["type"] == "http.response.start":

@@ -129,13 +129,41 @@ def test_full_queue(serve):
     async def scenario(client):
         gone = asyncio.Event()
         asking = [asyncio.create_task(client.chat("go", gone=gone)) for _ in range(3)]
-        await asyncio.sleep(0.1)
+        async with asyncio.timeout(10):
+            while client.context.engine.num_open != 3:
+                await asyncio.sleep(0.005)
         reply = await client.chat("go", stream=True)
         assert reply.status == 429
         assert reply.error()["type"] == "RateLimitError"
         assert "retry-after" in reply.headers
         gone.set()
         await asyncio.gather(*asking)
+
+    serve(replies(), scenario, "--max-num-seqs", "2", "--max-queue", "1", **SLOW)
+
+
+def test_more_choices_than_ever_fit(serve):
+    async def scenario(client):
+        reply = await client.chat("go", n=4, temperature=1)
+        assert (reply.status, reply.error()["param"]) == (400, "n"), "waiting would not help"
+        assert client.context.engine.num_open == 0
+        assert not client.context.active
+        reply = await client.chat("go", n=3, temperature=1, max_tokens=2)
+        assert reply.status == 200
+
+    serve(replies(), scenario, "--max-num-seqs", "2", "--max-queue", "1", **SLOW)
+
+
+def test_all_choices_or_none_are_admitted(serve):
+    async def scenario(client):
+        gone = asyncio.Event()
+        asking = asyncio.create_task(client.chat("go", gone=gone))
+        await client.until_running(1)
+        reply = await client.chat("go", n=3, temperature=1)
+        assert reply.status == 429
+        assert client.context.engine.num_open == 1, "nothing was submitted"
+        gone.set()
+        await asking
 
     serve(replies(), scenario, "--max-num-seqs", "2", "--max-queue", "1", **SLOW)
 
@@ -205,3 +233,31 @@ def test_disconnect_closes_the_generator():
     sent, ends = run_stream(slow_events(closed, pause_s=60), ping_s=0, disconnect_after_s=0.02)
     assert sent == [b"data: 1\n\n"]
     assert (len(closed), ends) == (1, 1)
+
+
+def test_a_failing_stream_also_ends_its_watcher():
+    watching: list[str] = []
+
+    async def events():
+        yield b"data: 1\n\n"
+        raise RuntimeError("broken")
+
+    async def receive() -> Message:
+        watching.append("began")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            watching.append("ended")
+        return {}
+
+    async def send(_: Message) -> None:
+        await asyncio.sleep(0)
+
+    async def scenario():
+        stream = EventStream(events(), ping_s=0, on_end=lambda: None)
+        with pytest.raises(RuntimeError, match="broken"):
+            await asyncio.wait_for(stream({}, receive, send), 5)
+        await asyncio.sleep(0)  # a cancelled `receive` ends in the next turn
+        assert watching == ["began", "ended"]
+
+    asyncio.run(scenario())

@@ -176,6 +176,36 @@ def test_prompt_logprobs(serve):
     serve([PLAIN], scenario)
 
 
+def test_prompt_logprobs_are_no_echo_and_as_many_as_asked(serve):
+    async def scenario(client):
+        fields = {"echo": True, "prompt_logprobs": 1}
+        choice = (await client.complete("abc", **fields)).json()["choices"][0]
+        assert choice["logprobs"] is None, "not asked for"
+        assert len(choice["prompt_logprobs"]) == 3
+        choice = (await client.complete("abc", logprobs=4, **fields)).json()["choices"][0]
+        assert all(len(row) <= 2 for row in choice["prompt_logprobs"][1:]), "the token and 1 more"
+        assert len(choice["logprobs"]["top_logprobs"][1]) >= 4
+        assert len(choice["logprobs"]["tokens"]) == 3 + 3
+        choice = (await client.complete("abc", echo=True, logprobs=0)).json()["choices"][0]
+        assert "prompt_logprobs" not in choice
+        assert len(choice["logprobs"]["tokens"]) == 3 + 3
+
+    serve([PLAIN], scenario)
+
+
+def test_logprobs_of_an_answer_without_tokens(serve):
+    async def scenario(client):
+        choice = (await client.chat("hi", logprobs=True)).json()["choices"][0]
+        assert choice["message"]["content"] == ""
+        assert choice["logprobs"] == {"content": []}
+        choice = (await client.complete("hi", logprobs=1)).json()["choices"][0]
+        assert choice["logprobs"]["tokens"] == []
+        assert (await client.chat("hi")).json()["choices"][0]["logprobs"] is None
+        assert (await client.complete("hi")).json()["choices"][0]["logprobs"] is None
+
+    serve([[]], scenario)
+
+
 def test_cached_tokens_are_told(serve):
     async def scenario(client):
         first, second = [(await client.complete("x" * 100)).json()["usage"] for _ in range(2)]

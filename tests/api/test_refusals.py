@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from octavo.serving.context import Context
+
 LEAKS = re.compile(
     r"Traceback|site-packages|<class|object at|list\[|dict\[|Optional|/(?:home|tmp)/"
 )
@@ -39,7 +41,11 @@ FIELDS = [
     ("structured_outputs", {"regex": "a"}), ("guided_json", {}), ("use_beam_search", True),
     ("best_of", 2), ("thinking_token_budget", 3), ("chat_template", "x"), ("tools", []),
     ("tool_choice", "required"), ("tool_choice", "sometimes"), ("messages", []), ("cache_salt", ""),
-    ("chat_template_kwargs", {"messages": []}), ("request_id", "a b"), ("modalities", ["audio"]),
+    ("chat_template_kwargs", {"messages": []}), ("modalities", ["audio"]),
+    ("chat_template_kwargs", {"add_generation_prompt": False}),
+    ("chat_template_kwargs", {"continue_final_message": True}),
+    ("request_id", "a b"), ("request_id", "a#0"), ("request_id", ""), ("request_id", "x" * 257),
+    ("include_reasoning", False), ("length_penalty", 0.5),
 ]  # fmt: skip
 
 
@@ -145,6 +151,12 @@ def test_tool_choices(serve):
             assert (await client.chat("x", tool_choice=choice)).status == 200
         absent = {"type": "function", "function": {"name": "g"}}
         check(await client.chat("x", tools=tools, tool_choice=absent), 400, "tool_choice", "'g'")
+        refused = await client.chat("x", tools=tools, parallel_tool_calls=False)
+        check(refused, 400, "parallel_tool_calls")
+        assert (await client.chat("x", tools=tools, parallel_tool_calls=True)).status == 200
+        assert (await client.chat("x", parallel_tool_calls=False)).status == 200, (
+            "no tools, no calls"
+        )
 
     serve([["ok"]], scenario)
 
@@ -218,6 +230,38 @@ def test_body_larger_than_allowed_though_not_announced(serve):
         check(await client.complete("a" * 2000), 413, None, "1024", "--max-body-bytes")
 
     serve([["ok"]], scenario, "--max-body-bytes", "1024")
+
+
+def test_a_body_that_stops_coming(serve, monkeypatch):
+    monkeypatch.setattr("octavo.api.limits.BODY_PAUSE_S", 0.05)
+
+    async def scenario(client):
+        reply = await client.send("POST", "/v1/completions", b'{"prom', whole=False)
+        error = check(reply, 408, None, "6 bytes")
+        assert error["code"] == 408
+        assert reply.headers["connection"] == "close"
+
+    serve([["ok"]], scenario)
+
+
+def test_large_bodies_are_parsed_on_a_worker(serve, monkeypatch):
+    async def scenario(client):
+        threads = []
+        run = Context.run
+
+        async def watched(context, work, *args):
+            threads.append(work)
+            return await run(context, work, *args)
+
+        monkeypatch.setattr(Context, "run", watched)
+        assert (await client.complete("a", padding="x" * 2**18)).status == 200
+        assert len(threads) == 2, "the body, then the prompt"
+        assert (await client.complete("a")).status == 200
+        assert len(threads) == 3, "only the prompt"
+        check(await client.complete(7, padding="x" * 2**18), 400, "prompt")
+        check(await client.post(CHAT, b"[" * 2**19), 400, None, "nested")
+
+    serve([["ok"]], scenario)
 
 
 def test_unknown_paths_and_methods(serve):

@@ -153,6 +153,9 @@ def test_metrics(serve):
         reply = await client.get("/metrics")
         assert reply.headers["content-type"].startswith("text/plain; version=0.0.4")
         assert b"secret" not in reply.body
+        longest = b'vllm:request_max_num_generation_tokens_%s{engine="0",model_name="scripted"} %s'
+        assert longest % (b"count", b"1.0") in reply.body, "once a request, whatever its choices"
+        assert longest % (b"sum", b"2.0") in reply.body
         assert b'vllm:request_params_n_sum{engine="0",model_name="scripted"} 2.0' in reply.body
         assert b'vllm:prompt_tokens_total{engine="0",model_name="scripted"} 14.0' in reply.body
 

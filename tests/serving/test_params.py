@@ -108,7 +108,7 @@ def test_stop_ids_end_and_are_masked_before_min_tokens():
 
 
 def test_bias_is_clamped():
-    assert params(logit_bias={"5": 1000, "6": -200, "7": 0.5}).logit_bias == {
+    assert dict(params(logit_bias={"5": 1000, "6": -200, "7": 0.5}).logit_bias) == {
         5: 100,
         6: -100,
         7: 0.5,
@@ -150,8 +150,28 @@ def test_alternatives():
     assert num_alternatives("logprobs", None, LIMITS) is None
     assert num_alternatives("logprobs", 20, LIMITS) == 20
     assert num_alternatives("logprobs", -1, ModelLimits(9, 257, max_logprobs=300)) == 257
-    with pytest.raises(InvalidRequest, match="at most 20"):
+    with pytest.raises(InvalidRequest, match=r"whole vocabulary of 257 tokens; .* at most 20"):
         num_alternatives("logprobs", -1, LIMITS)
+    with pytest.raises(InvalidRequest, match=r"logprobs is 21; .* at most 20"):
+        num_alternatives("logprobs", 21, LIMITS)
+
+
+def test_some_allowed_token_must_be_free_to_be_drawn():
+    ends = {"stop_token_ids": [65], "allowed_token_ids": [65, EOS]}
+    message = refused("allowed_token_ids", min_tokens=1, **ends)
+    assert "min_tokens" in message
+    assert params(**ends).allowed_token_ids == (65, EOS), "without min_tokens they end it at once"
+    free = ends | {"allowed_token_ids": [65, 66]}
+    assert params(min_tokens=1, **free).allowed_token_ids == (65, 66)
+
+
+@pytest.mark.parametrize(
+    ("name", "neutral", "wrong"),
+    [("length_penalty", 1.0, 0.5), ("use_beam_search", False, True), ("best_of", 1, 2)],
+)
+def test_what_is_not_built_is_refused_unless_it_asks_for_nothing(name, neutral, wrong):
+    assert params(**{name: neutral}) == params()
+    refused(name, **{name: wrong})
 
 
 # ------------------------------------------------------------------------------------- prompts

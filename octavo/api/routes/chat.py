@@ -11,11 +11,10 @@ from octavo.api.limits import read
 from octavo.api.routes.streams import (
     FrameUsage,
     Head,
-    UsageMode,
-    answer_stream,
-    answer_whole,
+    answer,
     prompt_logprobs,
     usage_info,
+    wants_logprobs,
 )
 from octavo.api.schemas.answers import (
     ChatChoice,
@@ -40,17 +39,11 @@ from octavo.serving.logprobs import TokenEntry
 async def create_chat_completion(request: Request) -> Response:
     """Answer a chat."""
     context: Context = request.app.state.context
-    body, raw = await read(request, ChatBody, context.config.server.max_body_bytes)
+    body, raw = await read(context, request, ChatBody)
     head = Head.make(context, "chatcmpl", body.request_id)
     chat = Chat(raw["messages"], raw.get("tools"))
     plan = await context.run(plan_chat, context, body, chat, head.id)
-    context.check_open()
-    generation = Generation(context, plan)
-    wire = ChatWire(context, head, bool(body.return_token_ids), body.prompt_logprobs)
-    if not body.stream:
-        return await answer_whole(request, generation, wire)
-    usage = UsageMode.of(context, body.stream_options)
-    return answer_stream(generation, wire, usage=usage, ping_s=context.config.server.sse_ping_s)
+    return await answer(request, body, plan, ChatWire, head)
 
 
 class ChatWire(NamedTuple):
@@ -59,7 +52,6 @@ class ChatWire(NamedTuple):
     context: Context
     head: Head
     with_ids: bool
-    prompt_logprobs: int | None
 
     def first_frames(self, generation: Generation, usage: FrameUsage) -> Iterator[ChatChunk]:
         """The role of each choice."""
@@ -76,7 +68,7 @@ class ChatWire(NamedTuple):
         told = ChatChunkChoice(
             index,
             ChatDelta(),
-            chat_logprobs(delta.logprobs),
+            chat_logprobs(delta.logprobs) if delta.logprobs else None,
             token_ids=delta.token_ids if self.with_ids else UNSET,
         )
         if delta.text:
@@ -93,32 +85,32 @@ class ChatWire(NamedTuple):
 
     def answer(self, generation: Generation, choices: list[ChoiceDelta]) -> ChatCompletion:
         """The whole answer."""
+        scored = wants_logprobs(generation)
         told = [
             ChatChoice(
                 index,
                 ChatMessage(whole.text),
                 whole.finish_reason,
-                chat_logprobs(whole.logprobs),
+                chat_logprobs(whole.logprobs) if scored else None,
                 whole.stop_reason,
                 whole.token_ids if self.with_ids else UNSET,
             )
             for index, whole in enumerate(choices)
         ]
-        answer = ChatCompletion(*self.head, told, usage_info(generation.usage))
-        if self.prompt_logprobs is not None:
-            answer.prompt_logprobs = prompt_logprobs(self.context, generation, 0)
-        if self.with_ids:
-            answer.prompt_token_ids = generation.plan.jobs[0].token_ids
-        return answer
+        return ChatCompletion(
+            *self.head,
+            told,
+            usage_info(generation.usage),
+            prompt_logprobs(self.context, generation, 0),
+            generation.plan.jobs[0].token_ids if self.with_ids else UNSET,
+        )
 
 
-def chat_logprobs(entries: Sequence[TokenEntry]) -> ChatLogprobs | None:
-    """Entries in the chat's form; None where there are none."""
-    if not entries:
-        return None
+def chat_logprobs(entries: Sequence[TokenEntry]) -> ChatLogprobs:
+    """Entries in the chat's form."""
     content = []
     for entry in entries:
-        logprob = 0.0 if entry.chosen is None else entry.chosen.logprob
+        assert entry.chosen is not None  # only a prompt's first token has no score; none is here
         top = [ChatTokenScore(s.text, s.logprob, list(s.data)) for s in entry.top]
-        content.append(ChatTokenEntry(entry.text, logprob, list(entry.data), top))
+        content.append(ChatTokenEntry(entry.text, entry.chosen.logprob, list(entry.data), top))
     return ChatLogprobs(content)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -11,17 +11,15 @@ from octavo.api.limits import read
 from octavo.api.routes.streams import (
     FrameUsage,
     Head,
-    UsageMode,
-    answer_stream,
-    answer_whole,
+    answer,
     prompt_logprobs,
     usage_info,
+    wants_logprobs,
 )
 from octavo.api.schemas.answers import (
     Completion,
     CompletionChoice,
     CompletionLogprobs,
-    PromptLogprobs,
     UsageInfo,
 )
 from octavo.api.schemas.completions import CompletionBody
@@ -35,16 +33,10 @@ from octavo.serving.logprobs import TokenEntry
 async def create_completion(request: Request) -> Response:
     """Complete prompts."""
     context: Context = request.app.state.context
-    body, _ = await read(request, CompletionBody, context.config.server.max_body_bytes)
+    body, _ = await read(context, request, CompletionBody)
     head = Head.make(context, "cmpl", body.request_id)
     plan = await context.run(plan_completion, context, body, head.id)
-    context.check_open()
-    generation = Generation(context, plan)
-    wire = CompletionWire(context, head, bool(body.return_token_ids), body.prompt_logprobs)
-    if not body.stream:
-        return await answer_whole(request, generation, wire)
-    usage = UsageMode.of(context, body.stream_options)
-    return answer_stream(generation, wire, usage=usage, ping_s=context.config.server.sse_ping_s)
+    return await answer(request, body, plan, CompletionWire, head)
 
 
 class CompletionWire(NamedTuple):
@@ -53,7 +45,6 @@ class CompletionWire(NamedTuple):
     context: Context
     head: Head
     with_ids: bool
-    prompt_logprobs: int | None
 
     def first_frames(self, generation: Generation, usage: FrameUsage) -> Iterator[Completion]:
         """With `return_token_ids` the prompts' ids; else nothing."""
@@ -79,13 +70,10 @@ class CompletionWire(NamedTuple):
         for choice in told:
             if self.with_ids:
                 choice.prompt_token_ids = _prompt_ids(generation, choice.index)
-            choice.prompt_logprobs = self._of_prompt(generation, choice.index)
+            choice.prompt_logprobs = prompt_logprobs(self.context, generation, choice.index)
+            if choice.logprobs is None and wants_logprobs(generation):
+                choice.logprobs = logprob_arrays([])
         return Completion(*self.head, told, usage_info(generation.usage))
-
-    def _of_prompt(self, generation: Generation, index: int) -> PromptLogprobs | UnsetType:
-        if self.prompt_logprobs is None:
-            return UNSET
-        return prompt_logprobs(self.context, generation, index)
 
     def _choice(self, index: int, delta: ChoiceDelta) -> CompletionChoice:
         return CompletionChoice(

@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from typing import Any, NamedTuple, Protocol
 
@@ -13,10 +13,11 @@ from starlette.responses import Response
 
 from octavo.api.errors import ErrorBody, as_request_error, error_info
 from octavo.api.schemas.answers import PromptLogprob, PromptLogprobs, PromptTokensDetails, UsageInfo
+from octavo.api.schemas.common import SamplingBody
 from octavo.api.sse import DONE, EventStream, frame, unless_gone
 from octavo.serving.choice import ChoiceDelta
 from octavo.serving.context import Context
-from octavo.serving.generation import Generation, IndexedDelta
+from octavo.serving.generation import Generation, IndexedDelta, Plan
 from octavo.serving.logprobs import TokenNames
 from octavo.serving.usage import Usage
 
@@ -91,20 +92,49 @@ def usage_info(usage: Usage) -> UsageInfo:
     )
 
 
-def prompt_logprobs(context: Context, generation: Generation, index: int) -> PromptLogprobs:
-    """What the model thought of a choice's prompt."""
+def prompt_logprobs(
+    context: Context, generation: Generation, index: int
+) -> PromptLogprobs | UnsetType:
+    """What the model thought of a choice's prompt, if that was asked for."""
+    wanted = generation.plan.prompt_logprobs
+    if wanted is None:
+        return UNSET
     names = TokenNames(context.served.tokenizer, generation.plan.tokens_as_ids)
     rows: PromptLogprobs = []
     for position in generation.choices[index].prompt_logprobs or []:
         if position is None:
             rows.append(None)
             continue
-        scores = map(names.score, dict.fromkeys((position.chosen, *position.top)))
+        scores = map(names.score, dict.fromkeys((position.chosen, *position.top[:wanted])))
         rows.append({str(s.token_id): PromptLogprob(s.logprob, s.rank, s.text) for s in scores})
     return rows
 
 
-async def answer_whole(request: Request, generation: Generation, wire: Wire) -> Response:
+def wants_logprobs(generation: Generation) -> bool:
+    """Are log-probabilities told, even where no token has any?"""
+    return generation.plan.jobs[0].params.logprobs is not None
+
+
+async def answer(
+    request: Request,
+    body: SamplingBody,
+    plan: Plan,
+    make_wire: Callable[[Context, Head, bool], Wire],
+    head: Head,
+) -> Response:
+    """Run a checked plan and answer as the body asks."""
+    context: Context = request.app.state.context
+    context.check_open()  # the plan took its time
+    generation = Generation(context, plan)
+    wire = make_wire(context, head, bool(body.return_token_ids))
+    if not body.stream:
+        return await _answer_whole(request, generation, wire)
+    events = _events(generation, wire, UsageMode.of(context, body.stream_options))
+    ping_s = context.config.server.sse_ping_s
+    return EventStream(events, ping_s=ping_s, on_end=generation.close)
+
+
+async def _answer_whole(request: Request, generation: Generation, wire: Wire) -> Response:
     """Wait for everything; a client that goes away ends it."""
     try:
         choices = await unless_gone(request.receive, generation.whole())
@@ -113,14 +143,8 @@ async def answer_whole(request: Request, generation: Generation, wire: Wire) -> 
     return Response(_encode(wire.answer(generation, choices)), media_type="application/json")
 
 
-def answer_stream(
-    generation: Generation, wire: Wire, *, usage: UsageMode, ping_s: float
-) -> EventStream:
-    """Frames as they come. An error becomes the last frame."""
-    return EventStream(_events(generation, wire, usage), ping_s=ping_s, on_end=generation.close)
-
-
 async def _events(generation: Generation, wire: Wire, mode: UsageMode) -> AsyncGenerator[bytes]:
+    """Frames as they come. An error becomes the last frame."""
     told = 0  # tokens in the frames so far; the choices may be ahead of them
     try:
         usage = mode.now(generation, 0)

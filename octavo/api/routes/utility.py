@@ -3,7 +3,7 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from octavo.api.limits import check_content_type, parse_json, read, read_body, validate
+from octavo.api.limits import read, read_as
 from octavo.api.routes.replies import json_reply
 from octavo.api.schemas.answers import Detokenized, Tokenized
 from octavo.api.schemas.utility import DetokenizeBody, TokenizeChat, TokenizeText
@@ -15,17 +15,12 @@ from octavo.serving.models import check_model
 async def tokenize(request: Request) -> Response:
     """Token ids of a text, or of a chat as the template writes it."""
     context: Context = request.app.state.context
-    check_content_type(request)
-    raw = parse_json(await read_body(request, context.config.server.max_body_bytes))
-    body: TokenizeText | TokenizeChat
-    if isinstance(raw, dict) and "messages" in raw:
-        body = validate(TokenizeChat, raw)
-        check_model(body.model, context.served.name)
+    body, raw = await read_as(context, request, _schema)
+    check_model(body.model, context.served.name)
+    if isinstance(body, TokenizeChat):
         chat = Chat(raw["messages"], raw.get("tools"))
         tokens = await context.run(tokenise_chat, context, body, chat)
     else:
-        body = validate(TokenizeText, raw)
-        check_model(body.model, context.served.name)
         special = body.add_special_tokens is not False
         tokens = await context.run(context.prompts.encode, body.prompt, special)
     names = None
@@ -37,9 +32,13 @@ async def tokenize(request: Request) -> Response:
 async def detokenize(request: Request) -> Response:
     """The text of token ids."""
     context: Context = request.app.state.context
-    body, _ = await read(request, DetokenizeBody, context.config.server.max_body_bytes)
+    body, _ = await read(context, request, DetokenizeBody)
     check_model(body.model, context.served.name)
     return json_reply(Detokenized(await context.run(_text, context, body.tokens)))
+
+
+def _schema(raw: object) -> type[TokenizeText | TokenizeChat]:
+    return TokenizeChat if isinstance(raw, dict) and "messages" in raw else TokenizeText
 
 
 def _names(context: Context, tokens: list[int]) -> list[str]:

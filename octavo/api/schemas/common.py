@@ -2,12 +2,25 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+)
 
 
 def _whole(value: object) -> object:
     """`8.0` is a whole number in JSON; strict integers would refuse it."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _plain_id(value: str) -> str:
+    if not all("!" <= character <= "~" and character != "#" for character in value):
+        raise ValueError("must be printable ASCII without spaces and #")
+    return value
 
 
 Integer = Annotated[int, BeforeValidator(_whole)]
@@ -16,6 +29,11 @@ FirstError = Field(fail_fast=True)
 Texts = Annotated[list[str], FirstError]
 Integers = Annotated[list[int], FirstError]
 ShortText = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+
+# `#` sets a request's choices apart in the engine.
+RequestId = Annotated[
+    str, StringConstraints(min_length=1, max_length=256), AfterValidator(_plain_id)
+]
 
 
 class Schema(BaseModel):
@@ -72,7 +90,7 @@ class SamplingBody(Schema):
         None, description="Keep only the last tokens of a prompt; -1: as many as fit."
     )
     truncation_side: Literal["left", "right"] | None = None
-    request_id: Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,256}$")] | None = None
+    request_id: RequestId | None = Field(None, description="Becomes part of the answer's id.")
     user: str | None = Field(None, description="Ignored.")
     # Known, but not built yet; `NOT_BUILT` in serving/params.py says which values are refused.
     response_format: Any = None
@@ -83,7 +101,7 @@ class SamplingBody(Schema):
     guided_grammar: Any = None
     guided_json_object: Any = None
     use_beam_search: bool | None = None
-    length_penalty: float | None = Field(None, description="For beam search.")
+    length_penalty: float | None = None
     best_of: Integer | None = None
     logprob_token_ids: Any = None
     kv_transfer_params: Any = None
