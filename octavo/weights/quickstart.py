@@ -61,7 +61,7 @@ def quick_path(model: QuickModel, environ: Mapping[str, str], *, progress: bool 
         return target
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder / ".lock"):  # of all models: `_fetch` clears the folder
+        with _locked(folder / "fetch.lock"):  # of all models: `_fetch` clears the folder
             # Another process may have fetched it while this one waited for the lock.
             if not _is_stamped(target, model) and not _restamp(target, model):
                 _fetch(model, target, environ, progress)
