@@ -1,0 +1,146 @@
+// Packing: the layouts of the tiles, to and from the file's rows.
+//
+// Floating-point types: column by column, the value of each of the 8 rows.
+// Q types: block by block of 32 columns,
+//     scales     8 x fp16
+//     minimums   8 x fp16 (q4_1 only)
+//     columns    four columns of each row at a time (a 32-bit lane a row): 32 bytes for columns
+//                0..3 of rows 0..7, then 4..7 and so on. In the 4-bit types a byte holds column k
+//                in its low and k + 16 in its high nibble, as in the file, which makes 4 such
+//                groups of 32 bytes; in q8_0 it makes 8.
+// q8_0 is stored with the top bit of each byte flipped (value + 128): its high nibble, flipped so,
+// is an unsigned number, 8 too high, and that excess is the one which Q8Block::offset takes away.
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+#include "linear/linear.h"
+
+namespace octavo {
+
+namespace {
+
+constexpr size_t huge_page = size_t{2} << 20;
+
+uint8_t* allocate(size_t size) {
+    // Whole huge pages for large matrices: a sweep over weights otherwise waits for page walks.
+    const size_t alignment = size >= 2 * huge_page ? huge_page : 64;
+    void* memory = nullptr;
+    if (posix_memalign(&memory, alignment, size) != 0) throw std::bad_alloc();
+#if defined(__linux__)
+    // Only advice: without huge pages everything still works.
+    if (alignment == huge_page) madvise(memory, size, MADV_HUGEPAGE);
+#endif
+    return static_cast<uint8_t*>(memory);
+}
+
+// Where the parts of a q block lie: in the file and in a tile.
+struct BlockLayout {
+    int halves;        // fp16 numbers before the columns: scale, minimum
+    int column_bytes;  // of one row
+    uint8_t flip;      // xor of each column byte
+};
+
+BlockLayout layout_of(WeightType type) {
+    if (type == WeightType::q4_0) return {1, 16, 0};
+    if (type == WeightType::q4_1) return {2, 16, 0};
+    return {1, 32, 0x80};
+}
+
+// Copies row `lane` of a tile, from the file's bytes.
+void pack_q_row(const BlockLayout& layout, const uint8_t* raw, int64_t blocks, int lane,
+                uint8_t* tile) {
+    for (int64_t b = 0; b < blocks; b++) {
+        for (int i = 0; i < layout.halves; i++, raw += 2, tile += 2 * tile_rows) {
+            std::memcpy(tile + 2 * lane, raw, 2);
+        }
+        for (int i = 0; i < layout.column_bytes; i += 4, raw += 4, tile += 4 * tile_rows) {
+            for (int j = 0; j < 4; j++) tile[4 * lane + j] = raw[j] ^ layout.flip;
+        }
+    }
+}
+
+void unpack_q_block(const BlockLayout& layout, const uint8_t* tile, int lane, uint8_t* raw) {
+    for (int i = 0; i < layout.halves; i++, raw += 2, tile += 2 * tile_rows) {
+        std::memcpy(raw, tile + 2 * lane, 2);
+    }
+    for (int i = 0; i < layout.column_bytes; i += 4, raw += 4, tile += 4 * tile_rows) {
+        for (int j = 0; j < 4; j++) raw[j] = tile[4 * lane + j] ^ layout.flip;
+    }
+}
+
+}  // namespace
+
+PackedLinear::PackedLinear(WeightType type, int64_t rows, int64_t cols)
+    : type_(type),
+      rows_(rows),
+      cols_(cols),
+      tile_bytes_(row_bytes(type, cols) * tile_rows),
+      data_(allocate(tile_bytes_ * static_cast<size_t>(tiles()))) {}
+
+PackedLinear::~PackedLinear() { std::free(data_); }
+
+PackedLinear::PackedLinear(PackedLinear&& other) noexcept
+    : type_(other.type_),
+      rows_(other.rows_),
+      cols_(other.cols_),
+      tile_bytes_(other.tile_bytes_),
+      data_(std::exchange(other.data_, nullptr)) {}
+
+PackedLinear& PackedLinear::operator=(PackedLinear&& other) noexcept {
+    type_ = other.type_;
+    rows_ = other.rows_;
+    cols_ = other.cols_;
+    tile_bytes_ = other.tile_bytes_;
+    std::swap(data_, other.data_);
+    return *this;
+}
+
+void PackedLinear::pack_tiles(const uint8_t* raw, const int64_t* row_order, int64_t tile_begin,
+                              int64_t tile_end) {
+    const size_t bytes_per_row = row_bytes(type_, cols_);
+    const size_t value_bytes = type_ == WeightType::f32 ? 4 : 2;
+    for (int64_t index = tile_begin; index < tile_end; index++) {
+        uint8_t* const tile = data_ + static_cast<size_t>(index) * tile_bytes_;
+        if ((index + 1) * tile_rows > rows_) std::memset(tile, 0, tile_bytes_);
+        for (int lane = 0; lane < tile_rows; lane++) {
+            const int64_t row = index * tile_rows + lane;
+            if (row >= rows_) break;
+            const int64_t stored = row_order ? row_order[row] : row;
+            const uint8_t* from = raw + static_cast<size_t>(stored) * bytes_per_row;
+            if (reads_q8(type_)) {
+                pack_q_row(layout_of(type_), from, cols_ / block_cols, lane, tile);
+                continue;
+            }
+            uint8_t* to = tile + static_cast<size_t>(lane) * value_bytes;
+            for (int64_t k = 0; k < cols_;
+                 k++, from += value_bytes, to += value_bytes * tile_rows) {
+                std::memcpy(to, from, value_bytes);
+            }
+        }
+    }
+}
+
+void PackedLinear::decode_packed_row(int64_t row, float* out) const {
+    const uint8_t* from = tile(row / tile_rows);
+    const int lane = static_cast<int>(row % tile_rows);
+    // Through the file's form, a block (or a value) at a time: decode_row defines the rounding.
+    const int64_t width = block_width(type_);
+    const size_t step = row_bytes(type_, width);
+    uint8_t raw[64];
+    for (int64_t k = 0; k < cols_; k += width, from += step * tile_rows) {
+        if (reads_q8(type_)) {
+            unpack_q_block(layout_of(type_), from, lane, raw);
+        } else {
+            std::memcpy(raw, from + step * static_cast<size_t>(lane), step);
+        }
+        decode_row(type_, raw, width, out + k);
+    }
+}
+
+}  // namespace octavo
