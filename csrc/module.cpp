@@ -4,6 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "cpu_features.h"
+#include "linear/bindings.h"
 
 namespace nb = nanobind;
 
@@ -11,4 +12,5 @@ NB_MODULE(_native, m) {
     m.doc() = "Octavo's C++ side.";
     m.def("cpu_features", &octavo::cpu_features,
           "Instruction sets this CPU has among those kernels are written for, weakest first.");
+    octavo::bind_linear(m);
 }
