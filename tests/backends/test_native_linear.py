@@ -4,6 +4,8 @@ The NumPy twin multiplies decoded weights with the same quantised activations in
 only the rounding of the fp32 sums remains between the two.
 """
 
+import itertools
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -36,8 +38,8 @@ def multiply(weights, rows, x, isa, bias=None, token_cuts=(), tile_cuts=()):
     out = np.full((len(x), rows), np.nan, np.float32)
     token_ends = (0, *token_cuts, len(x))
     tile_ends = (0, *tile_cuts, weights.tiles)
-    for tokens in zip(token_ends, token_ends[1:], strict=False):
-        for tiles in zip(tile_ends, tile_ends[1:], strict=False):
+    for tokens in itertools.pairwise(token_ends):
+        for tiles in itertools.pairwise(tile_ends):
             linear.multiply(weights, x, out, isa, bias, tokens, tiles)
     return out
 
@@ -90,7 +92,7 @@ def test_columns_of_floats_need_no_block(kind):
         np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("isa", ("scalar", *ISAS))
+@pytest.mark.parametrize("isa", ["scalar", *ISAS])
 @pytest.mark.parametrize(("kind", "unit"), [*zip(TYPES, (1, 1, 1, 8, 15, 127), strict=True)])
 def test_columns_are_added_one_after_the_other(isa, kind, unit):
     """A big number swallows a small one that comes before it is taken away again, never after.
@@ -211,7 +213,7 @@ def test_forms_are_equal_at_extreme_scales(isa, kind, size):
 HALVES = np.arange(1 << 16, dtype="<u2").view(np.uint8)
 
 
-@pytest.mark.parametrize("isa", ("scalar", *ISAS))
+@pytest.mark.parametrize("isa", ["scalar", *ISAS])
 @pytest.mark.parametrize("kind", ["F16", "BF16"])
 def test_every_half_is_converted(isa, kind):
     """A linear of one column multiplied by one: all 65,536 values, as NumPy reads them."""
@@ -228,7 +230,7 @@ def test_every_half_is_converted(isa, kind):
 # A token's bits depend on nothing but the token.
 
 
-@pytest.mark.parametrize("isa", ("scalar", *ISAS))
+@pytest.mark.parametrize("isa", ["scalar", *ISAS])
 @pytest.mark.parametrize("kind", TYPES)
 def test_company_and_partition_change_nothing(isa, kind):
     rows, cols, tokens = 75, 96, 37
@@ -245,7 +247,7 @@ def test_company_and_partition_change_nothing(isa, kind):
     assert_same_bits(multiply(weights, rows, strangers, isa)[17], whole[17])
 
 
-@pytest.mark.parametrize("isa", ("scalar", *ISAS))
+@pytest.mark.parametrize("isa", ["scalar", *ISAS])
 def test_only_the_asked_part_is_written(isa):
     weights = pack("Q4_0", random_blocks("Q4_0", 5, 21, 32), 21, 32)
     out = np.full((6, 30), 7, np.float32)  # rows of the output are longer than the linear
@@ -323,7 +325,7 @@ def test_magnitudes_below_the_floor_are_zero():
         assert (q != 0).all() == kept
 
 
-@pytest.mark.parametrize("isa", ("scalar", *ISAS))
+@pytest.mark.parametrize("isa", ["scalar", *ISAS])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("column", [0, 13, 31])
 def test_a_block_that_is_not_finite_poisons_its_token_only(isa, bad, column):
