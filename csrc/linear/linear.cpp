@@ -3,6 +3,7 @@
 #include "linear/linear.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "linear/tile_kernel.h"
 
@@ -21,11 +22,11 @@ TileKernels kernels_for(WeightType type, Isa isa) {
             case WeightType::bf16:
                 return {tile_bf16_avx2, 6, 2, 4};
             case WeightType::q4_0:
-                return {tile_q4_0_avx2, 4, 1, 1};
+                return {tile_q4_0_avx2, 6, 1, 1};
             case WeightType::q4_1:
-                return {tile_q4_1_avx2, 4, 1, 1};
+                return {tile_q4_1_avx2, 6, 1, 1};
             case WeightType::q8_0:
-                return {tile_q8_0_avx2, 4, 1, 1};
+                return {tile_q8_0_avx2, 6, 1, 1};
         }
     }
 #endif
@@ -57,10 +58,24 @@ int64_t tokens_per_sweep(const PackedLinear& weights, int64_t most) {
     return std::clamp(fitting, int64_t{16}, int64_t{64}) / most * most;
 }
 
-// Copies the sums of one tile and token to their row, those of padding rows apart.
+// Tokens of the next kernel call: as many as fit, or fewer so that the calls are alike (7 as 4 and
+// 3: a call of one token costs nearly as much as one of two).
+int tokens_of_call(int64_t remaining, int64_t most) {
+    const int64_t calls = (remaining + most - 1) / most;
+    return static_cast<int>((remaining + calls - 1) / calls);
+}
+
+// Writes the sums of one tile and token to their row, those of padding rows apart.
 void store(const float* acc, const float* bias, int64_t row, int64_t rows, float* out) {
-    const int64_t count = std::min<int64_t>(tile_rows, rows - row);
-    for (int64_t i = 0; i < count; i++) out[row + i] = bias ? acc[i] + bias[row + i] : acc[i];
+    if (row + tile_rows <= rows) {
+        if (!bias) {
+            std::memcpy(out + row, acc, tile_rows * sizeof(float));
+        } else {
+            for (int64_t i = 0; i < tile_rows; i++) out[row + i] = acc[i] + bias[row + i];
+        }
+        return;
+    }
+    for (int64_t i = 0; row + i < rows; i++) out[row + i] = bias ? acc[i] + bias[row + i] : acc[i];
 }
 
 }  // namespace
@@ -96,19 +111,19 @@ void linear_tiles(const PackedLinear& weights, const Activations& input, int64_t
         for (int64_t tile = tile_begin; tile < tile_end; tile += most_tiles) {
             const int tiles = static_cast<int>(std::min(most_tiles, tile_end - tile));
             in.tile = weights.tile(tile);
-            for (int64_t token = first; token < last; token += kernels.tokens) {
-                const int tokens =
-                    static_cast<int>(std::min<int64_t>(kernels.tokens, last - token));
+            for (int64_t token = first; token < last;) {
+                const int tokens = tokens_of_call(last - token, kernels.tokens);
                 if (input.x) in.x = input.x + token * input.ld_x;
                 if (input.q8) in.q8 = input.q8 + token * in.ld_q8;
                 kernels.run(in, tiles, tokens, acc);
                 const float* sums = acc;
-                for (int64_t i = 0; i < tiles; i++) {
+                for (int64_t row = tile * tile_rows; row < (tile + tiles) * tile_rows;
+                     row += tile_rows) {
                     for (int64_t j = 0; j < tokens; j++, sums += tile_rows) {
-                        store(sums, bias, (tile + i) * tile_rows, weights.rows(),
-                              out + (token + j) * ld_out);
+                        store(sums, bias, row, weights.rows(), out + (token + j) * ld_out);
                     }
                 }
+                token += tokens;
             }
         }
     }

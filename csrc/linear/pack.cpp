@@ -8,8 +8,6 @@
 //                0..3 of rows 0..7, then 4..7 and so on. In the 4-bit types a byte holds column k
 //                in its low and k + 16 in its high nibble, as in the file, which makes 4 such
 //                groups of 32 bytes; in q8_0 it makes 8.
-// q8_0 is stored with the top bit of each byte flipped (value + 128): its high nibble, flipped so,
-// is an unsigned number, 8 too high, and that excess is the one which Q8Block::offset takes away.
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -43,13 +41,12 @@ uint8_t* allocate(size_t size) {
 struct BlockLayout {
     int halves;        // fp16 numbers before the columns: scale, minimum
     int column_bytes;  // of one row
-    uint8_t flip;      // xor of each column byte
 };
 
 BlockLayout layout_of(WeightType type) {
-    if (type == WeightType::q4_0) return {1, 16, 0};
-    if (type == WeightType::q4_1) return {2, 16, 0};
-    return {1, 32, 0x80};
+    if (type == WeightType::q4_0) return {1, 16};
+    if (type == WeightType::q4_1) return {2, 16};
+    return {1, 32};
 }
 
 // Copies row `lane` of a tile, from the file's bytes.
@@ -60,7 +57,7 @@ void pack_q_row(const BlockLayout& layout, const uint8_t* raw, int64_t blocks, i
             std::memcpy(tile + 2 * lane, raw, 2);
         }
         for (int i = 0; i < layout.column_bytes; i += 4, raw += 4, tile += 4 * tile_rows) {
-            for (int j = 0; j < 4; j++) tile[4 * lane + j] = raw[j] ^ layout.flip;
+            std::memcpy(tile + 4 * lane, raw, 4);
         }
     }
 }
@@ -70,7 +67,7 @@ void unpack_q_block(const BlockLayout& layout, const uint8_t* tile, int lane, ui
         std::memcpy(raw, tile + 2 * lane, 2);
     }
     for (int i = 0; i < layout.column_bytes; i += 4, raw += 4, tile += 4 * tile_rows) {
-        for (int j = 0; j < 4; j++) raw[j] = tile[4 * lane + j] ^ layout.flip;
+        std::memcpy(raw, tile + 4 * lane, 4);
     }
 }
 

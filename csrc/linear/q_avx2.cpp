@@ -1,9 +1,6 @@
-// The q types with AVX2: a 32-bit lane a row, four columns at a time. The token's four bytes are
-// broadcast to all lanes and multiplied by the rows' unsigned nibbles into int16 pairs, which take
-// a whole block without overflow (8 groups * 2 columns * 15 * 127 < 2^15) and are widened once.
-//
-// q4_0 centres its nibbles by starting the int16 sums at the token's Q8Block::offset instead of 0.
-// q8_0 bytes are two nibbles, 16 * high + low; the high one is centred in the same way.
+// The q types with AVX2: a 32-bit lane a row, four columns at a time, the token's four bytes
+// broadcast to all lanes. Integer sums are exact, so their order is free; fp32 sums follow
+// linear.h.
 #include "linear/tile_kernel.h"
 
 #if defined(__x86_64__)
@@ -47,6 +44,10 @@ inline void add_group(__m256i nibbles, const Q8Block* x, int64_t ld, int k, __m2
     }
 }
 
+// Unsigned nibbles times signed bytes give int16 pairs that take a whole block without overflow
+// (8 groups * 2 columns * 15 * 127 < 2^15) and are widened once. q4_0 centres its nibbles by
+// starting the sums at the token's Q8Block::offset; a wrap on the way is undone, for the true sum
+// fits.
 template <int tokens, bool has_minimum>
 void tile_q4(const TileInput& in, const uint8_t* block, float* out) {
     const __m256i mask = _mm256_set1_epi8(15);
@@ -87,11 +88,11 @@ void tile_q4(const TileInput& in, const uint8_t* block, float* out) {
     for (int t = 0; t < tokens; t++) _mm256_storeu_ps(out + 8 * t, acc[t]);
 }
 
+// Bytes are multiplied as |w| * (q with the sign of w): unsigned by signed, as the instruction
+// wants. Two such products fill an int16 (2 * 128 * 127 < 2^15), so each group is widened.
 template <int tokens>
 void tile_q8(const TileInput& in, const uint8_t* block, float* out) {
-    const __m256i mask = _mm256_set1_epi8(15);
     const __m256i ones = _mm256_set1_epi16(1);
-    const __m256i sixteens = _mm256_set1_epi16(16);
     const Q8Block* x = in.q8;
     const int64_t ld = in.ld_q8;
     __m256 acc[tokens];
@@ -99,77 +100,51 @@ void tile_q8(const TileInput& in, const uint8_t* block, float* out) {
 
     for (int64_t b = in.cols / block_cols; b > 0; b--, x++) {
         const uint8_t* columns = block + 16;
-        __m256i low_sums[tokens], high_sums[tokens];
-        for (int t = 0; t < tokens; t++) {
-            low_sums[t] = _mm256_setzero_si256();
-            high_sums[t] = broadcast_offset(x + t * ld);
-        }
+        __m256i sums[tokens];
+        for (int t = 0; t < tokens; t++) sums[t] = _mm256_setzero_si256();
 #pragma GCC unroll 8
         for (int group = 0; group < 8; group++) {
-            const __m256i packed = load_columns(columns + 32 * group);
-            const __m256i low = _mm256_and_si256(packed, mask);
-            const __m256i high = _mm256_and_si256(_mm256_srli_epi16(packed, 4), mask);
+            const __m256i w = load_columns(columns + 32 * group);
+            const __m256i magnitude = _mm256_abs_epi8(w);
             for (int t = 0; t < tokens; t++) {
                 const __m256i q = broadcast_columns(x + t * ld, 4 * group);
-                low_sums[t] = _mm256_add_epi16(low_sums[t], _mm256_maddubs_epi16(low, q));
-                KEEP(low_sums[t]);
-                high_sums[t] = _mm256_add_epi16(high_sums[t], _mm256_maddubs_epi16(high, q));
-                KEEP(high_sums[t]);
+                const __m256i pairs = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(q, w));
+                sums[t] = _mm256_add_epi32(sums[t], _mm256_madd_epi16(pairs, ones));
+                KEEP(sums[t]);
             }
         }
         const __m256 scale = load_halves(block);
         for (int t = 0; t < tokens; t++) {
-            const __m256i dot = _mm256_add_epi32(_mm256_madd_epi16(low_sums[t], ones),
-                                                 _mm256_madd_epi16(high_sums[t], sixteens));
             const __m256 both = _mm256_mul_ps(scale, _mm256_set1_ps(x[t * ld].scale));
-            acc[t] = _mm256_fmadd_ps(both, _mm256_cvtepi32_ps(dot), acc[t]);
+            acc[t] = _mm256_fmadd_ps(both, _mm256_cvtepi32_ps(sums[t]), acc[t]);
         }
         block = columns + 256;
     }
     for (int t = 0; t < tokens; t++) _mm256_storeu_ps(out + 8 * t, acc[t]);
 }
 
-// Calls the form for 1 to 6 tokens on each tile.
-#define FOR_TOKENS(one, two, three, four, five, six)                            \
+// Calls the form that is named, for 1 to 6 tokens, on each tile.
+#define FOR_EACH_TILE(form)                                                     \
     for (int i = 0; i < tiles; i++, acc += 8 * tokens) {                        \
         const uint8_t* tile = in.tile + static_cast<size_t>(i) * in.tile_bytes; \
-        switch (tokens) {                                                       \
-            case 1:                                                             \
-                one(in, tile, acc);                                             \
-                break;                                                          \
-            case 2:                                                             \
-                two(in, tile, acc);                                             \
-                break;                                                          \
-            case 3:                                                             \
-                three(in, tile, acc);                                           \
-                break;                                                          \
-            case 4:                                                             \
-                four(in, tile, acc);                                            \
-                break;                                                          \
-            case 5:                                                             \
-                five(in, tile, acc);                                            \
-                break;                                                          \
-            case 6:                                                             \
-                six(in, tile, acc);                                             \
-                break;                                                          \
-        }                                                                       \
+        if (tokens == 1) form(1);                                               \
+        if (tokens == 2) form(2);                                               \
+        if (tokens == 3) form(3);                                               \
+        if (tokens == 4) form(4);                                               \
+        if (tokens == 5) form(5);                                               \
+        if (tokens == 6) form(6);                                               \
     }
+#define Q4_0(count) tile_q4<count, false>(in, tile, acc)
+#define Q4_1(count) tile_q4<count, true>(in, tile, acc)
+#define Q8_0(count) tile_q8<count>(in, tile, acc)
 
 }  // namespace
 
-void tile_q4_0_avx2(const TileInput& in, int tiles, int tokens, float* acc) {
-    FOR_TOKENS((tile_q4<1, false>), (tile_q4<2, false>), (tile_q4<3, false>), (tile_q4<4, false>),
-               (tile_q4<5, false>), (tile_q4<6, false>));
-}
+void tile_q4_0_avx2(const TileInput& in, int tiles, int tokens, float* acc) { FOR_EACH_TILE(Q4_0) }
 
-void tile_q4_1_avx2(const TileInput& in, int tiles, int tokens, float* acc) {
-    FOR_TOKENS((tile_q4<1, true>), (tile_q4<2, true>), (tile_q4<3, true>), (tile_q4<4, true>),
-               (tile_q4<5, true>), (tile_q4<6, true>));
-}
+void tile_q4_1_avx2(const TileInput& in, int tiles, int tokens, float* acc) { FOR_EACH_TILE(Q4_1) }
 
-void tile_q8_0_avx2(const TileInput& in, int tiles, int tokens, float* acc) {
-    FOR_TOKENS((tile_q8<1>), (tile_q8<2>), (tile_q8<3>), (tile_q8<4>), (tile_q8<5>), (tile_q8<6>));
-}
+void tile_q8_0_avx2(const TileInput& in, int tiles, int tokens, float* acc) { FOR_EACH_TILE(Q8_0) }
 
 }  // namespace octavo
 #endif

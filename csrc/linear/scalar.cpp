@@ -55,7 +55,7 @@ int dot_nibbles(const uint8_t* columns, int row, const int8_t* q, int excess) {
 int dot_bytes(const uint8_t* columns, int row, const int8_t* q) {
     int dot = 0;
     for (int k = 0; k < block_cols; k++) {
-        dot += (columns[k / 4 * 32 + row * 4 + k % 4] - 128) * q[k];
+        dot += static_cast<int8_t>(columns[k / 4 * 32 + row * 4 + k % 4]) * q[k];
     }
     return dot;
 }
