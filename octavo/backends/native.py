@@ -28,8 +28,9 @@ ISAS = ("auto", "scalar", "avx2")
 class NativeBackend:
     """Implements `base.Backend`.
 
-    threads: of the kernels, the caller's included; 0: one for each core that this process may use.
-    isa: which form of the kernels runs; None: what OCTAVO_ISA says, or the fastest this CPU executes.
+    threads: of the kernels, the caller's included; 0: one a core that this process may use.
+    isa: which form of the kernels runs; None: what OCTAVO_ISA says, else the fastest that the CPU
+    executes.
     The weights are repacked by a thread of its own, which the first step waits for; the checkpoint
     may be closed, its files stay mapped while they are needed.
 
