@@ -60,24 +60,32 @@ void narrow(KvType type, const float* from, int64_t count, void* to) {
     }
 }
 
-// `rows` by 8 * groups positions, groups 1 or 2: rows * groups accumulators in registers.
+// `rows` by 8 * groups positions, rows * groups accumulators. Loops over arrays of registers must
+// be unrolled early, or GCC keeps the accumulators on the stack.
 template <int rows, int groups>
 void score_tile(const float* const* q, const float* keys, int dim, float scale, float* out,
                 int64_t ld) {
     __m256 acc[rows][groups];
+#pragma GCC unroll 8
     for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 8
         for (int g = 0; g < groups; g++) acc[r][g] = _mm256_setzero_ps();
     }
     for (int d = 0; d < dim; d++) {
         __m256 key[groups];
+#pragma GCC unroll 8
         for (int g = 0; g < groups; g++) key[g] = _mm256_loadu_ps(keys + 8 * (g * dim + d));
+#pragma GCC unroll 8
         for (int r = 0; r < rows; r++) {
             const __m256 query = _mm256_broadcast_ss(q[r] + d);
+#pragma GCC unroll 8
             for (int g = 0; g < groups; g++) acc[r][g] = _mm256_fmadd_ps(query, key[g], acc[r][g]);
         }
     }
     const __m256 factor = _mm256_set1_ps(scale);
+#pragma GCC unroll 8
     for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 8
         for (int g = 0; g < groups; g++) {
             _mm256_storeu_ps(out + r * ld + 8 * g, _mm256_mul_ps(acc[r][g], factor));
         }
@@ -150,20 +158,27 @@ template <int rows, int parts>
 void accumulate_tile(const float* weights, int64_t ld, const float* values, int begin, int end,
                      int dim, float* acc, int64_t ld_acc) {
     __m256 sum[rows][parts];
+#pragma GCC unroll 8
     for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 8
         for (int p = 0; p < parts; p++) sum[r][p] = _mm256_loadu_ps(acc + r * ld_acc + 8 * p);
     }
     for (int i = begin; i < end; i++) {
         __m256 value[parts];
+#pragma GCC unroll 8
         for (int p = 0; p < parts; p++) value[p] = _mm256_loadu_ps(values + i * dim + 8 * p);
+#pragma GCC unroll 8
         for (int r = 0; r < rows; r++) {
             const __m256 weight = _mm256_broadcast_ss(weights + r * ld + i);
+#pragma GCC unroll 8
             for (int p = 0; p < parts; p++) {
                 sum[r][p] = _mm256_fmadd_ps(weight, value[p], sum[r][p]);
             }
         }
     }
+#pragma GCC unroll 8
     for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 8
         for (int p = 0; p < parts; p++) _mm256_storeu_ps(acc + r * ld_acc + 8 * p, sum[r][p]);
     }
 }

@@ -161,7 +161,7 @@ void bind_executor(nb::module_& m) {
                  self->program.widths = std::move(widths);
                  self->program.vocab_size = vocab_size;
              })
-        .def("matrix", &add_matrix, nb::arg("type"), nb::arg("raw"), nb::arg("rows"),
+        .def("matrix", &add_matrix, nb::arg("kind"), nb::arg("raw"), nb::arg("rows"),
              nb::arg("cols"), nb::arg("row_order").none())
         .def("vector", &add_vector)
         .def("rope_config", &add_rope)

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from octavo import _native
 from octavo.backends.base import (
@@ -109,7 +108,9 @@ class NativeBackend:
 class NativeStep:
     """A step whose hidden rows are known."""
 
-    def __init__(self, executor: Any, batch: Batch, is_last: Callable[[], bool]) -> None:
+    def __init__(
+        self, executor: _native.Executor, batch: Batch, is_last: Callable[[], bool]
+    ) -> None:
         self._executor = executor
         self._batch = batch
         self._is_last = is_last

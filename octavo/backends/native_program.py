@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from octavo.weights.checkpoint import Checkpoint, WeightTensor
 WEIGHT_TYPES = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q8_0")
 
 
-def describe(program: Program, checkpoint: Checkpoint, vocab_size: int) -> Any:
+def describe(program: Program, checkpoint: Checkpoint, vocab_size: int) -> _native.Program:
     """An `_native.Program` that maps the checkpoint's bytes.
 
     Only the first `vocab_size` rows of logits will be computed. ConfigError: an operation has no
@@ -42,7 +41,7 @@ class _Writer:
 
     program: Program
     checkpoint: Checkpoint
-    out: Any
+    out: _native.Program
     layers: dict[int, int] = field(default_factory=dict)
     matrices: dict[str, int] = field(default_factory=dict)
     ropes: dict[RopeConfig, int] = field(default_factory=dict)
@@ -57,11 +56,13 @@ class _Writer:
                     f"{tensor.type.value} (tensor {name}); it has them for "
                     f"{', '.join(WEIGHT_TYPES)}: convert the file, or use --backend reference"
                 )
+            rows, cols = tensor.shape
             order = tensor.row_order()
             self.matrices[name] = self.out.matrix(
                 tensor.type.value,
                 tensor.raw().reshape(-1),
-                *tensor.shape,
+                rows,
+                cols,
                 None if order is None else np.ascontiguousarray(order, np.int64),
             )
         return self.matrices[name]
