@@ -10,7 +10,8 @@
 
 namespace octavo {
 
-constexpr int max_tile_tokens = 8;  // tokens and tiles one kernel call takes at most
+constexpr int prefetch_bytes = 2048;  // how far ahead of the multiplication weights are fetched
+constexpr int max_tile_tokens = 8;    // tokens and tiles one kernel call takes at most
 constexpr int max_tiles = 4;
 
 struct TileInput {
