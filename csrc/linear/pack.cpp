@@ -8,6 +8,7 @@
 //                0..3 of rows 0..7, then 4..7 and so on. In the 4-bit types a byte holds column k
 //                in its low and k + 16 in its high nibble, as in the file, which makes 4 such
 //                groups of 32 bytes; in q8_0 it makes 8.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -35,6 +36,24 @@ uint8_t* allocate(size_t size) {
     if (alignment == huge_page) madvise(memory, size, MADV_HUGEPAGE);
 #endif
     return static_cast<uint8_t*>(memory);
+}
+
+// Interleaves the first `count` rows of a tile of floating-point values.
+template <int value_bytes>
+void pack_values(const uint8_t* const* rows, int count, int64_t cols, uint8_t* tile) {
+    for (int64_t k = 0; k < cols; k++, tile += value_bytes * tile_rows) {
+        for (int lane = 0; lane < count; lane++) {
+            std::memcpy(tile + value_bytes * lane, rows[lane] + value_bytes * k, value_bytes);
+        }
+    }
+}
+
+template <int value_bytes>
+void unpack_values(const uint8_t* tile, int lane, int64_t count, uint8_t* raw) {
+    for (int64_t k = 0; k < count; k++) {
+        std::memcpy(raw + value_bytes * k, tile + value_bytes * (k * tile_rows + lane),
+                    value_bytes);
+    }
 }
 
 // Where the parts of a q block lie: in the file and in a tile.
@@ -101,23 +120,23 @@ PackedLinear& PackedLinear::operator=(PackedLinear&& other) noexcept {
 void PackedLinear::pack_tiles(const uint8_t* raw, const int64_t* row_order, int64_t tile_begin,
                               int64_t tile_end) {
     const size_t bytes_per_row = row_bytes(type_, cols_);
-    const size_t value_bytes = type_ == WeightType::f32 ? 4 : 2;
     for (int64_t index = tile_begin; index < tile_end; index++) {
+        const int64_t first = index * tile_rows;
+        const int count = static_cast<int>(std::min<int64_t>(tile_rows, rows_ - first));
+        const uint8_t* rows[tile_rows];
+        for (int lane = 0; lane < count; lane++) {
+            const int64_t stored = row_order ? row_order[first + lane] : first + lane;
+            rows[lane] = raw + static_cast<size_t>(stored) * bytes_per_row;
+        }
         uint8_t* const tile = data_ + static_cast<size_t>(index) * tile_bytes_;
-        if ((index + 1) * tile_rows > rows_) std::memset(tile, 0, tile_bytes_);
-        for (int lane = 0; lane < tile_rows; lane++) {
-            const int64_t row = index * tile_rows + lane;
-            if (row >= rows_) break;
-            const int64_t stored = row_order ? row_order[row] : row;
-            const uint8_t* from = raw + static_cast<size_t>(stored) * bytes_per_row;
-            if (reads_q8(type_)) {
-                pack_q_row(layout_of(type_), from, cols_ / block_cols, lane, tile);
-                continue;
-            }
-            uint8_t* to = tile + static_cast<size_t>(lane) * value_bytes;
-            for (int64_t k = 0; k < cols_;
-                 k++, from += value_bytes, to += value_bytes * tile_rows) {
-                std::memcpy(to, from, value_bytes);
+        if (count < tile_rows) std::memset(tile, 0, tile_bytes_);
+        if (type_ == WeightType::f32) {
+            pack_values<4>(rows, count, cols_, tile);
+        } else if (!reads_q8(type_)) {
+            pack_values<2>(rows, count, cols_, tile);
+        } else {
+            for (int lane = 0; lane < count; lane++) {
+                pack_q_row(layout_of(type_), rows[lane], cols_ / block_cols, lane, tile);
             }
         }
     }
@@ -126,17 +145,19 @@ void PackedLinear::pack_tiles(const uint8_t* raw, const int64_t* row_order, int6
 void PackedLinear::decode_packed_row(int64_t row, float* out) const {
     const uint8_t* from = tile(row / tile_rows);
     const int lane = static_cast<int>(row % tile_rows);
-    // Through the file's form, a block (or a value) at a time: decode_row defines the rounding.
-    const int64_t width = block_width(type_);
-    const size_t step = row_bytes(type_, width);
-    uint8_t raw[64];
-    for (int64_t k = 0; k < cols_; k += width, from += step * tile_rows) {
-        if (reads_q8(type_)) {
-            unpack_q_block(layout_of(type_), from, lane, raw);
+    // Through the file's form, some columns at a time: decode_row defines the rounding.
+    uint8_t raw[4 * block_cols];
+    for (int64_t k = 0; k < cols_; k += block_cols) {
+        const int64_t count = std::min<int64_t>(block_cols, cols_ - k);
+        if (type_ == WeightType::f32) {
+            unpack_values<4>(from, lane, count, raw);
+        } else if (!reads_q8(type_)) {
+            unpack_values<2>(from, lane, count, raw);
         } else {
-            std::memcpy(raw, from + step * static_cast<size_t>(lane), step);
+            unpack_q_block(layout_of(type_), from, lane, raw);
         }
-        decode_row(type_, raw, width, out + k);
+        from += row_bytes(type_, count) * tile_rows;
+        decode_row(type_, raw, count, out + k);
     }
 }
 
