@@ -48,21 +48,20 @@ TileKernels kernels_for(WeightType type, Isa isa) {
     return {tile_q8_0_scalar, 4, 1, 1};
 }
 
-// Tokens for each sweep over the tiles: enough that weights are not fetched too often, few enough
-// that the tokens' rows stay in the second-level cache beside them.
-int64_t tokens_per_sweep(const PackedLinear& weights, int64_t most) {
+// The most tokens for one sweep over the tiles: enough that weights are not fetched too often, few
+// enough that the tokens' rows stay in the second-level cache beside them.
+int64_t most_tokens_of_sweep(const PackedLinear& weights) {
     const int64_t row = reads_q8(weights.type())
                             ? q8_stride(weights.cols()) * static_cast<int64_t>(sizeof(Q8Block))
                             : weights.cols() * static_cast<int64_t>(sizeof(float));
-    const int64_t fitting = (int64_t{192} << 10) / row;
-    return std::clamp(fitting, int64_t{16}, int64_t{64}) / most * most;
+    return std::clamp((int64_t{192} << 10) / row, int64_t{16}, int64_t{64});
 }
 
-// Tokens of the next kernel call: as many as fit, or fewer so that the calls are alike (7 as 4 and
-// 3: a call of one token costs nearly as much as one of two).
-int tokens_of_call(int64_t remaining, int64_t most) {
-    const int64_t calls = (remaining + most - 1) / most;
-    return static_cast<int>((remaining + calls - 1) / calls);
+// How many of `remaining` to take next, at most `most`, so that all turns are alike: 7 are taken as
+// 4 and 3, for a kernel call of one token costs nearly as much as one of two.
+int64_t even_share(int64_t remaining, int64_t most) {
+    const int64_t turns = (remaining + most - 1) / most;
+    return (remaining + turns - 1) / turns;
 }
 
 // Writes the sums of one tile and token to their row, those of padding rows apart.
@@ -96,7 +95,7 @@ void linear_tiles(const PackedLinear& weights, const Activations& input, int64_t
                   int64_t token_end, int64_t tile_begin, int64_t tile_end, float* out,
                   int64_t ld_out, const float* bias, Isa isa) {
     const TileKernels kernels = kernels_for(weights.type(), isa);
-    const int64_t sweep = tokens_per_sweep(weights, kernels.tokens);
+    const int64_t most_of_sweep = most_tokens_of_sweep(weights);
     const int64_t most_tiles =
         token_end - token_begin == 1 ? kernels.tiles_of_one_token : kernels.tiles;
     alignas(64) float acc[max_tile_tokens * max_tiles * tile_rows];
@@ -106,13 +105,13 @@ void linear_tiles(const PackedLinear& weights, const Activations& input, int64_t
     in.cols = weights.cols();
     in.ld_x = input.ld_x;
     in.ld_q8 = q8_stride(weights.cols());
-    for (int64_t first = token_begin; first < token_end; first += sweep) {
-        const int64_t last = std::min(first + sweep, token_end);
+    for (int64_t first = token_begin, last; first < token_end; first = last) {
+        last = first + even_share(token_end - first, most_of_sweep);
         for (int64_t tile = tile_begin; tile < tile_end; tile += most_tiles) {
             const int tiles = static_cast<int>(std::min(most_tiles, tile_end - tile));
             in.tile = weights.tile(tile);
             for (int64_t token = first; token < last;) {
-                const int tokens = tokens_of_call(last - token, kernels.tokens);
+                const int tokens = static_cast<int>(even_share(last - token, kernels.tokens));
                 if (input.x) in.x = input.x + token * input.ld_x;
                 if (input.q8) in.q8 = input.q8 + token * in.ld_q8;
                 kernels.run(in, tiles, tokens, acc);
