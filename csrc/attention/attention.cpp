@@ -11,7 +11,9 @@ namespace octavo {
 namespace {
 
 constexpr int tile_row_target = 48;  // rows (queries times heads of a group) a task holds at most
-constexpr int split_tokens = 8;      // sequences with at most so many tokens are cut by partitions
+constexpr int most_direct_rows =
+    12;                          // up to so many read the cache as it is, without widening first
+constexpr int split_tokens = 8;  // sequences with at most so many tokens are cut by partitions
 
 // Tokens a task takes: its rows share the keys and values once these are widened.
 int tile_tokens(const AttentionShape& shape) {
@@ -53,14 +55,34 @@ struct Row {
     int64_t index;  // in the task
 };
 
+// Where a task finds the keys and values of a partition: in the cache, or widened once for many
+// rows.
+struct Source {
+    KvType type;
+    int count;
+    KvSpan spans[max_spans];
+};
+
+// Adds the positions [begin, end) to the rows' weighted values, span by span.
+void accumulate(const Source& source, const float* weights, int rows, int begin, int end,
+                const AttentionShape& shape, const AttentionKernels& kernels, float* part) {
+    for (int i = 0; i < source.count; i++) {
+        const KvSpan& span = source.spans[i];
+        const int from = std::max(begin, span.begin), to = std::min(end, span.end);
+        if (from >= to) continue;
+        kernels.accumulate(weights + span.begin, partition_size, rows, source.type, span.values,
+                           from - span.begin, to - span.begin, shape.padded_dim(), part,
+                           entry_floats(shape));
+    }
+}
+
 // (max, sum, weighted values) of up to max_rows rows over one partition, from scratch.
-void compute_rows(const Row* rows, int count, const AttentionShape& shape,
+void compute_rows(const Row* rows, int count, const Source& source, const AttentionShape& shape,
                   const AttentionKernels& kernels, AttentionScratch& scratch) {
     const int padded_dim = shape.padded_dim();
     const int64_t ld = partition_size, ld_part = entry_floats(shape);
     float* scores = scratch.scores.data();
     float* part = scratch.part.data();
-    const float* values = scratch.values.data();
 
     const float* q[max_rows];
     int first = partition_size, last = 0, joint_begin = 0, joint_end = partition_size;
@@ -71,10 +93,16 @@ void compute_rows(const Row* rows, int count, const AttentionShape& shape,
         joint_begin = std::max(joint_begin, rows[r].begin);
         joint_end = std::min(joint_end, rows[r].end);
     }
-    const int first_group = first / 8;
-    kernels.scores(q, count, scratch.keys.data() + first_group * 8 * shape.dim,
-                   (last + 7) / 8 - first_group, shape.dim, shape.scale, scores + 8 * first_group,
-                   ld);
+    for (int i = 0; i < source.count; i++) {
+        const KvSpan& span = source.spans[i];
+        const int from = std::max(first, span.begin) / 8 * 8, to = std::min(last, span.end);
+        if (from >= to) continue;
+        const int64_t skipped = static_cast<int64_t>(from - span.begin) * shape.dim;
+        const int64_t item_bytes = source.type == KvType::f32 ? 4 : 2;
+        kernels.scores(q, count, source.type,
+                       static_cast<const char*>(span.keys) + skipped * item_bytes,
+                       (to - from + 7) / 8, shape.dim, shape.scale, scores + from, ld);
+    }
     for (int r = 0; r < count; r++) {
         float* entry = part + r * ld_part;
         std::fill(entry, entry + padded_dim, 0.0f);
@@ -85,15 +113,13 @@ void compute_rows(const Row* rows, int count, const AttentionShape& shape,
     // What all rows see is accumulated together, what only some see row by row, in order.
     joint_end = std::max(joint_end, joint_begin);
     for (int r = 0; r < count; r++) {
-        kernels.accumulate(scores + r * ld, ld, 1, values, rows[r].begin,
-                           std::min(joint_begin, rows[r].end), padded_dim, part + r * ld_part,
-                           ld_part);
+        accumulate(source, scores + r * ld, 1, rows[r].begin, std::min(joint_begin, rows[r].end),
+                   shape, kernels, part + r * ld_part);
     }
-    kernels.accumulate(scores, ld, count, values, joint_begin, joint_end, padded_dim, part,
-                       ld_part);
+    accumulate(source, scores, count, joint_begin, joint_end, shape, kernels, part);
     for (int r = 0; r < count; r++) {
-        kernels.accumulate(scores + r * ld, ld, 1, values, std::max(joint_end, rows[r].begin),
-                           rows[r].end, padded_dim, part + r * ld_part, ld_part);
+        accumulate(source, scores + r * ld, 1, std::max(joint_end, rows[r].begin), rows[r].end,
+                   shape, kernels, part + r * ld_part);
     }
 }
 
@@ -174,8 +200,17 @@ void attend(const AttentionTask& task, const AttentionShape& shape, const Sequen
         const int base = partition * partition_size;
         const int end = std::min(base + partition_size, last_position + 1);
         if (end <= base) continue;
-        cache.read(table, task.kv_head, base, end, scratch.keys.data(), scratch.values.data(),
-                   kernels);
+        Source source;
+        if (count <= most_direct_rows && cache.has_spans()) {
+            source.type = cache.type();
+            source.count = cache.spans(table, task.kv_head, base, end, source.spans);
+        } else {
+            cache.read(table, task.kv_head, base, end, scratch.keys.data(), scratch.values.data(),
+                       kernels);
+            source.type = KvType::f32;
+            source.count = 1;
+            source.spans[0] = {scratch.keys.data(), scratch.values.data(), 0, end - base};
+        }
         Row rows[max_rows];
         int taken = 0;
         for (int r = 0; r < count; r++) {
@@ -189,7 +224,7 @@ void attend(const AttentionTask& task, const AttentionShape& shape, const Sequen
                                  row_end, r};
             }
             if (taken == 0 || (taken < max_rows && r + 1 < count)) continue;
-            compute_rows(rows, taken, shape, kernels, scratch);
+            compute_rows(rows, taken, source, shape, kernels, scratch);
             for (int i = 0; i < taken; i++) {
                 const float* part = scratch.part.data() + i * entry;
                 if (task.partition < 0) {

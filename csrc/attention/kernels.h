@@ -26,9 +26,9 @@ struct AttentionKernels {
     void (*narrow)(KvType type, const float* from, int64_t count, void* to);
 
     // out[row * ld + 8 * group + lane] = scale * (q[row] . key), where keys are
-    // [groups, dim, 8 positions].
-    void (*scores)(const float* const* q, int rows, const float* keys, int groups, int dim,
-                   float scale, float* out, int64_t ld);
+    // [groups, dim, 8 positions] of the given type.
+    void (*scores)(const float* const* q, int rows, KvType type, const void* keys, int groups,
+                   int dim, float scale, float* out, int64_t ld);
 
     // Scores to weights exp(score - max), in place; 0 outside [begin, end) up to the next multiple
     // of 8 behind `end` and from the one before `begin`. Returns their sum: position i belongs to
@@ -36,9 +36,9 @@ struct AttentionKernels {
     float (*weigh)(float* scores, int begin, int end, float* max);
 
     // acc[row * ld_acc + d] += sum over the positions [begin, end) of weights[row * ld + position]
-    // * values[position * dim + d]; dim is a multiple of 8.
-    void (*accumulate)(const float* weights, int64_t ld, int rows, const float* values, int begin,
-                       int end, int dim, float* acc, int64_t ld_acc);
+    // * values[position * dim + d], values of the given type; dim is a multiple of 8.
+    void (*accumulate)(const float* weights, int64_t ld, int rows, KvType type, const void* values,
+                       int begin, int end, int dim, float* acc, int64_t ld_acc);
 
     // total = total * keep + part * take, over `dim` numbers, a multiple of 8.
     void (*blend)(float* total, float keep, const float* part, float take, int dim);

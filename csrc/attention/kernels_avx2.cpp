@@ -12,19 +12,25 @@ namespace octavo {
 
 namespace {
 
+// Eight numbers of the cache's type from `from[index]` on.
+template <KvType type>
+inline __m256 load(const void* from, int64_t index) {
+    if (type == KvType::f32) return _mm256_loadu_ps(static_cast<const float*>(from) + index);
+    const uint16_t* halves = static_cast<const uint16_t*>(from) + index;
+    const __m128i eight = _mm_loadu_si128(reinterpret_cast<const __m128i*>(halves));
+    if (type == KvType::f16) return _mm256_cvtph_ps(eight);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(eight), 16));
+}
+
 void widen(KvType type, const void* from, int64_t count, float* to) {
     if (type == KvType::f32) {
         std::memcpy(to, from, static_cast<size_t>(count) * sizeof(float));
         return;
     }
-    const __m128i* halves = static_cast<const __m128i*>(from);
-    for (int64_t i = 0; i < count / 8; i++) {
-        const __m128i eight = _mm_loadu_si128(halves + i);
+    for (int64_t i = 0; i < count; i += 8) {
         const __m256 wide =
-            type == KvType::f16
-                ? _mm256_cvtph_ps(eight)
-                : _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(eight), 16));
-        _mm256_storeu_ps(to + 8 * i, wide);
+            type == KvType::f16 ? load<KvType::f16>(from, i) : load<KvType::bf16>(from, i);
+        _mm256_storeu_ps(to + i, wide);
     }
 }
 
@@ -62,9 +68,9 @@ void narrow(KvType type, const float* from, int64_t count, void* to) {
 
 // `rows` by 8 * groups positions, rows * groups accumulators. Loops over arrays of registers must
 // be unrolled early, or GCC keeps the accumulators on the stack.
-template <int rows, int groups>
-void score_tile(const float* const* q, const float* keys, int dim, float scale, float* out,
-                int64_t ld) {
+template <KvType type, int rows, int groups>
+void score_tile(const float* const* q, const void* keys, int64_t first, int dim, float scale,
+                float* out, int64_t ld) {
     __m256 acc[rows][groups];
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++) {
@@ -74,7 +80,7 @@ void score_tile(const float* const* q, const float* keys, int dim, float scale, 
     for (int d = 0; d < dim; d++) {
         __m256 key[groups];
 #pragma GCC unroll 8
-        for (int g = 0; g < groups; g++) key[g] = _mm256_loadu_ps(keys + 8 * (g * dim + d));
+        for (int g = 0; g < groups; g++) key[g] = load<type>(keys, first + 8 * (g * dim + d));
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++) {
             const __m256 query = _mm256_broadcast_ss(q[r] + d);
@@ -92,35 +98,48 @@ void score_tile(const float* const* q, const float* keys, int dim, float scale, 
     }
 }
 
-template <int rows>
-void score_rows(const float* const* q, const float* keys, int groups, int dim, float scale,
+template <KvType type, int rows>
+void score_rows(const float* const* q, const void* keys, int groups, int dim, float scale,
                 float* out, int64_t ld) {
     // Few rows need more groups a tile, or the multiply-adds would wait for each other.
     constexpr int wide = rows == 1 ? 8 : rows == 2 ? 6 : rows == 3 ? 4 : rows == 4 ? 3 : 2;
     int g = 0;
     for (; g + wide <= groups; g += wide) {
-        score_tile<rows, wide>(q, keys + 8 * g * dim, dim, scale, out + 8 * g, ld);
+        score_tile<type, rows, wide>(q, keys, 8 * g * dim, dim, scale, out + 8 * g, ld);
     }
     for (; g < groups; g++) {
-        score_tile<rows, 1>(q, keys + 8 * g * dim, dim, scale, out + 8 * g, ld);
+        score_tile<type, rows, 1>(q, keys, 8 * g * dim, dim, scale, out + 8 * g, ld);
     }
 }
 
-void scores(const float* const* q, int rows, const float* keys, int groups, int dim, float scale,
-            float* out, int64_t ld) {
+template <KvType type>
+void score(const float* const* q, int rows, const void* keys, int groups, int dim, float scale,
+           float* out, int64_t ld) {
     switch (rows) {
         case 1:
-            return score_rows<1>(q, keys, groups, dim, scale, out, ld);
+            return score_rows<type, 1>(q, keys, groups, dim, scale, out, ld);
         case 2:
-            return score_rows<2>(q, keys, groups, dim, scale, out, ld);
+            return score_rows<type, 2>(q, keys, groups, dim, scale, out, ld);
         case 3:
-            return score_rows<3>(q, keys, groups, dim, scale, out, ld);
+            return score_rows<type, 3>(q, keys, groups, dim, scale, out, ld);
         case 4:
-            return score_rows<4>(q, keys, groups, dim, scale, out, ld);
+            return score_rows<type, 4>(q, keys, groups, dim, scale, out, ld);
         case 5:
-            return score_rows<5>(q, keys, groups, dim, scale, out, ld);
+            return score_rows<type, 5>(q, keys, groups, dim, scale, out, ld);
         default:
-            return score_rows<6>(q, keys, groups, dim, scale, out, ld);
+            return score_rows<type, 6>(q, keys, groups, dim, scale, out, ld);
+    }
+}
+
+void scores(const float* const* q, int rows, KvType type, const void* keys, int groups, int dim,
+            float scale, float* out, int64_t ld) {
+    switch (type) {
+        case KvType::f32:
+            return score<KvType::f32>(q, rows, keys, groups, dim, scale, out, ld);
+        case KvType::f16:
+            return score<KvType::f16>(q, rows, keys, groups, dim, scale, out, ld);
+        case KvType::bf16:
+            return score<KvType::bf16>(q, rows, keys, groups, dim, scale, out, ld);
     }
 }
 
@@ -154,9 +173,9 @@ float weigh(float* scores, int begin, int end, float* max) {
 }
 
 // `rows` by 8 * parts dimensions.
-template <int rows, int parts>
-void accumulate_tile(const float* weights, int64_t ld, const float* values, int begin, int end,
-                     int dim, float* acc, int64_t ld_acc) {
+template <KvType type, int rows, int parts>
+void accumulate_tile(const float* weights, int64_t ld, const void* values, int64_t first, int begin,
+                     int end, int dim, float* acc, int64_t ld_acc) {
     __m256 sum[rows][parts];
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++) {
@@ -166,7 +185,7 @@ void accumulate_tile(const float* weights, int64_t ld, const float* values, int 
     for (int i = begin; i < end; i++) {
         __m256 value[parts];
 #pragma GCC unroll 8
-        for (int p = 0; p < parts; p++) value[p] = _mm256_loadu_ps(values + i * dim + 8 * p);
+        for (int p = 0; p < parts; p++) value[p] = load<type>(values, first + i * dim + 8 * p);
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++) {
             const __m256 weight = _mm256_broadcast_ss(weights + r * ld + i);
@@ -183,34 +202,47 @@ void accumulate_tile(const float* weights, int64_t ld, const float* values, int 
     }
 }
 
-template <int rows>
-void accumulate_rows(const float* weights, int64_t ld, const float* values, int begin, int end,
+template <KvType type, int rows>
+void accumulate_rows(const float* weights, int64_t ld, const void* values, int begin, int end,
                      int dim, float* acc, int64_t ld_acc) {
     constexpr int wide = rows == 1 ? 8 : rows <= 3 ? 4 : 2;
     int d = 0;
     for (; d + 8 * wide <= dim; d += 8 * wide) {
-        accumulate_tile<rows, wide>(weights, ld, values + d, begin, end, dim, acc + d, ld_acc);
+        accumulate_tile<type, rows, wide>(weights, ld, values, d, begin, end, dim, acc + d, ld_acc);
     }
     for (; d < dim; d += 8) {
-        accumulate_tile<rows, 1>(weights, ld, values + d, begin, end, dim, acc + d, ld_acc);
+        accumulate_tile<type, rows, 1>(weights, ld, values, d, begin, end, dim, acc + d, ld_acc);
     }
 }
 
-void accumulate(const float* weights, int64_t ld, int rows, const float* values, int begin, int end,
-                int dim, float* acc, int64_t ld_acc) {
+template <KvType type>
+void add_up(const float* weights, int64_t ld, int rows, const void* values, int begin, int end,
+            int dim, float* acc, int64_t ld_acc) {
     switch (rows) {
         case 1:
-            return accumulate_rows<1>(weights, ld, values, begin, end, dim, acc, ld_acc);
+            return accumulate_rows<type, 1>(weights, ld, values, begin, end, dim, acc, ld_acc);
         case 2:
-            return accumulate_rows<2>(weights, ld, values, begin, end, dim, acc, ld_acc);
+            return accumulate_rows<type, 2>(weights, ld, values, begin, end, dim, acc, ld_acc);
         case 3:
-            return accumulate_rows<3>(weights, ld, values, begin, end, dim, acc, ld_acc);
+            return accumulate_rows<type, 3>(weights, ld, values, begin, end, dim, acc, ld_acc);
         case 4:
-            return accumulate_rows<4>(weights, ld, values, begin, end, dim, acc, ld_acc);
+            return accumulate_rows<type, 4>(weights, ld, values, begin, end, dim, acc, ld_acc);
         case 5:
-            return accumulate_rows<5>(weights, ld, values, begin, end, dim, acc, ld_acc);
+            return accumulate_rows<type, 5>(weights, ld, values, begin, end, dim, acc, ld_acc);
         default:
-            return accumulate_rows<6>(weights, ld, values, begin, end, dim, acc, ld_acc);
+            return accumulate_rows<type, 6>(weights, ld, values, begin, end, dim, acc, ld_acc);
+    }
+}
+
+void accumulate(const float* weights, int64_t ld, int rows, KvType type, const void* values,
+                int begin, int end, int dim, float* acc, int64_t ld_acc) {
+    switch (type) {
+        case KvType::f32:
+            return add_up<KvType::f32>(weights, ld, rows, values, begin, end, dim, acc, ld_acc);
+        case KvType::f16:
+            return add_up<KvType::f16>(weights, ld, rows, values, begin, end, dim, acc, ld_acc);
+        case KvType::bf16:
+            return add_up<KvType::bf16>(weights, ld, rows, values, begin, end, dim, acc, ld_acc);
     }
 }
 

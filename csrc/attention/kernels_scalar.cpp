@@ -41,16 +41,14 @@ uint16_t bf16_from_float(float value) {
     return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
+float load(KvType type, const void* from, int64_t index) {
+    if (type == KvType::f32) return static_cast<const float*>(from)[index];
+    const uint16_t half = static_cast<const uint16_t*>(from)[index];
+    return type == KvType::f16 ? float_from_f16(half) : float_from_bf16(half);
+}
+
 void widen(KvType type, const void* from, int64_t count, float* to) {
-    if (type == KvType::f32) {
-        std::memcpy(to, from, static_cast<size_t>(count) * sizeof(float));
-        return;
-    }
-    const uint16_t* halves = static_cast<const uint16_t*>(from);
-    const bool f16 = type == KvType::f16;
-    for (int64_t i = 0; i < count; i++) {
-        to[i] = f16 ? float_from_f16(halves[i]) : float_from_bf16(halves[i]);
-    }
+    for (int64_t i = 0; i < count; i++) to[i] = load(type, from, i);
 }
 
 void narrow(KvType type, const float* from, int64_t count, void* to) {
@@ -65,13 +63,15 @@ void narrow(KvType type, const float* from, int64_t count, void* to) {
     }
 }
 
-void scores(const float* const* q, int rows, const float* keys, int groups, int dim, float scale,
-            float* out, int64_t ld) {
+void scores(const float* const* q, int rows, KvType type, const void* keys, int groups, int dim,
+            float scale, float* out, int64_t ld) {
     for (int row = 0; row < rows; row++) {
         for (int position = 0; position < 8 * groups; position++) {
-            const float* key = keys + position / 8 * 8 * dim + position % 8;
+            const int64_t key = static_cast<int64_t>(position / 8) * 8 * dim + position % 8;
             float acc = 0.0f;
-            for (int d = 0; d < dim; d++) acc = std::fma(q[row][d], key[8 * d], acc);
+            for (int d = 0; d < dim; d++) {
+                acc = std::fma(q[row][d], load(type, keys, key + 8 * d), acc);
+            }
             out[row * ld + position] = acc * scale;
         }
     }
@@ -89,13 +89,13 @@ float weigh(float* scores, int begin, int end, float* max) {
     return add_lanes(lane);
 }
 
-void accumulate(const float* weights, int64_t ld, int rows, const float* values, int begin, int end,
-                int dim, float* acc, int64_t ld_acc) {
+void accumulate(const float* weights, int64_t ld, int rows, KvType type, const void* values,
+                int begin, int end, int dim, float* acc, int64_t ld_acc) {
     for (int row = 0; row < rows; row++) {
         for (int d = 0; d < dim; d++) {
             float sum = acc[row * ld_acc + d];
-            for (int i = begin; i < end; i++) {
-                sum = std::fma(weights[row * ld + i], values[i * dim + d], sum);
+            for (int64_t i = begin; i < end; i++) {
+                sum = std::fma(weights[row * ld + i], load(type, values, i * dim + d), sum);
             }
             acc[row * ld_acc + d] = sum;
         }

@@ -70,27 +70,33 @@ void KvLayer::write(int64_t slot, const float* keys, const float* values,
     }
 }
 
+int KvLayer::spans(const int32_t* block_table, int head, int begin, int end, KvSpan* out) const {
+    int count = 0;
+    for (int position = begin; position < end; count++) {
+        const int64_t block = block_table[position / block_size_];
+        const int64_t offset = position % block_size_;
+        const int left = block_size_ - static_cast<int>(offset);
+        const int taken = end - position < left ? end - position : left;
+        const int64_t key_at = key_index(block, head) + offset * dim_;
+        const int64_t value_at = value_index(block, head) + offset * padded_dim_;
+        out[count] = {keys_.data() + key_at * item_bytes_, values_.data() + value_at * item_bytes_,
+                      position - begin, position - begin + taken};
+        position += taken;
+    }
+    return count;
+}
+
 void KvLayer::read(const int32_t* block_table, int head, int begin, int end, float* keys,
                    float* values, const AttentionKernels& kernels) const {
-    // Whole groups of one block are contiguous, and so are a block's positions, when blocks neither
-    // cut a group nor straddle the partition's begin.
-    const bool aligned = block_size_ % 8 == 0;
-    if (!aligned) return read_positions(block_table, head, begin, end, keys, values, kernels);
-    for (int position = begin; position < end;) {
-        const int64_t block = block_table[position / block_size_];
-        const int offset = position % block_size_;
-        const int left = block_size_ - offset;
-        const int count = end - position < left ? end - position : left;
-        const int rounded = (count + 7) / 8 * 8;
-        const int64_t key_at = key_index(block, head) + static_cast<int64_t>(offset) * dim_;
-        const int64_t value_at =
-            value_index(block, head) + static_cast<int64_t>(offset) * padded_dim_;
-        const int64_t to = position - begin;
-        kernels.widen(type_, keys_.data() + key_at * item_bytes_,
-                      static_cast<int64_t>(rounded) * dim_, keys + to * dim_);
-        kernels.widen(type_, values_.data() + value_at * item_bytes_,
-                      static_cast<int64_t>(count) * padded_dim_, values + to * padded_dim_);
-        position += count;
+    if (!has_spans()) return read_positions(block_table, head, begin, end, keys, values, kernels);
+    KvSpan all[max_spans];
+    const int count = spans(block_table, head, begin, end, all);
+    for (int i = 0; i < count; i++) {
+        const KvSpan& span = all[i];
+        const int64_t positions = span.end - span.begin;
+        kernels.widen(type_, span.keys, (positions + 7) / 8 * 8 * dim_, keys + span.begin * dim_);
+        kernels.widen(type_, span.values, positions * padded_dim_,
+                      values + span.begin * padded_dim_);
     }
 }
 

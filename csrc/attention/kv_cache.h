@@ -27,6 +27,18 @@ class LazyMemory {
     size_t size_bytes_ = 0;
 };
 
+// Positions [begin, end) of one head, begin a multiple of 8: keys [groups, dim, 8] and values
+// [end - begin, padded_dim] of one type. Lanes behind `end` hold anything.
+struct KvSpan {
+    const void* keys;
+    const void* values;
+    int begin;
+    int end;
+};
+
+// Spans that cover a partition at most: as many as it has groups.
+constexpr int max_spans = partition_size / 8;
+
 // The cache of one layer. Block b holds, for each head h, `block_size` positions:
 //
 //     keys   [b][h][position / 8][dim][position % 8]   eight positions side by side, one a lane
@@ -45,6 +57,15 @@ class KvLayer {
     // keys [groups, dim, 8] and values [end - begin, padded_dim]. Lanes behind `end` hold anything.
     void read(const int32_t* block_table, int head, int begin, int end, float* keys, float* values,
               const AttentionKernels& kernels) const;
+
+    // The same positions where they lie, told relative to `begin`; returns how many spans these
+    // are. Only if has_spans().
+    int spans(const int32_t* block_table, int head, int begin, int end, KvSpan* out) const;
+
+    // Whether no block cuts a group of eight positions in two.
+    bool has_spans() const { return block_size_ % 8 == 0; }
+
+    KvType type() const { return type_; }
 
     int padded_dim() const { return padded_dim_; }
 

@@ -1,4 +1,4 @@
-"""The native backend in the engine: the same tokens and log-probabilities in any company, by equality.
+"""The native backend in the engine: the same answers in any company, by equality.
 
 Arrivals, aborts, chunks, prefix hits, preemption, block sizes, sampling, threads.
 """
