@@ -10,7 +10,7 @@
 
 namespace octavo {
 
-constexpr int prefetch_bytes = 2048;  // how far ahead of the multiplication weights are fetched
+constexpr int prefetch_bytes = 3072;  // how far ahead of the multiplication weights are fetched
 constexpr int max_tile_tokens = 8;    // tokens and tiles one kernel call takes at most
 constexpr int max_tiles = 4;
 
