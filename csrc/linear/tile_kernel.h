@@ -11,7 +11,7 @@
 namespace octavo {
 
 constexpr int prefetch_bytes = 3072;  // how far ahead of the multiplication weights are fetched
-constexpr int max_tile_tokens = 8;    // tokens and tiles one kernel call takes at most
+constexpr int max_tile_tokens = 6;    // tokens and tiles one kernel call takes at most
 constexpr int max_tiles = 4;
 
 struct TileInput {
@@ -29,9 +29,9 @@ using TileKernel = void (*)(const TileInput& in, int tiles, int tokens, float* a
 
 struct TileKernels {
     TileKernel run;
-    int tokens;  // the most tokens a call takes
-    int tiles;   // the most tiles a call takes, given more than one token, and given one
-    int tiles_of_one_token;
+    int tokens;              // the most tokens a call takes
+    int tiles;               // the most tiles a call takes with several tokens
+    int tiles_of_one_token;  // and with one
 };
 
 void tile_f32_scalar(const TileInput& in, int tiles, int tokens, float* acc);
