@@ -14,8 +14,8 @@ struct SamplerKernels {
     // The largest number; false if one is NaN or +infinity.
     bool (*highest)(const float* row, int64_t count, float* max);
 
-    // The lowest index that holds `value`; `count` if none does.
-    int64_t (*find)(const float* row, int64_t count, float value);
+    // The lowest index from `begin` on whose number is at least `value`; `count` if there is none.
+    int64_t (*next)(const float* row, int64_t begin, int64_t count, float value);
 
     // How many are larger than `value`.
     int64_t (*count_above)(const float* row, int64_t count, float value);

@@ -35,12 +35,12 @@ bool highest(const float* row, int64_t count, float* max) {
     return _mm256_movemask_ps(wrong) == 0;
 }
 
-int64_t find(const float* row, int64_t count, float value) {
-    const __m256 wanted = _mm256_set1_ps(value);
+int64_t next(const float* row, int64_t begin, int64_t count, float value) {
+    const __m256 limit = _mm256_set1_ps(value);
     const __m256 nothing = _mm256_set1_ps(std::numeric_limits<float>::quiet_NaN());
-    for (int64_t i = 0; i < count; i += 8) {
-        const __m256 equal = _mm256_cmp_ps(load(row, i, count, nothing), wanted, _CMP_EQ_OQ);
-        const int bits = _mm256_movemask_ps(equal);
+    for (int64_t i = begin; i < count; i += 8) {
+        const __m256 enough = _mm256_cmp_ps(load(row, i, count, nothing), limit, _CMP_GE_OQ);
+        const int bits = _mm256_movemask_ps(enough);
         if (bits != 0) return i + __builtin_ctz(static_cast<unsigned>(bits));
     }
     return count;
@@ -117,7 +117,7 @@ void block_sums(const double* weights, int64_t count, double* sums) {
 
 }  // namespace
 
-extern const SamplerKernels sampler_avx2 = {highest, find,    count_above,
+extern const SamplerKernels sampler_avx2 = {highest, next,    count_above,
                                             sum_exp, weights, block_sums};
 
 }  // namespace octavo

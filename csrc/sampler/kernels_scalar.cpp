@@ -20,9 +20,9 @@ bool highest(const float* row, int64_t count, float* max) {
     return finite;
 }
 
-int64_t find(const float* row, int64_t count, float value) {
-    for (int64_t i = 0; i < count; i++) {
-        if (row[i] == value) return i;
+int64_t next(const float* row, int64_t begin, int64_t count, float value) {
+    for (int64_t i = begin; i < count; i++) {
+        if (row[i] >= value) return i;
     }
     return count;
 }
@@ -58,7 +58,7 @@ void block_sums(const double* weights, int64_t count, double* sums) {
 
 }  // namespace
 
-extern const SamplerKernels sampler_scalar = {highest, find,    count_above,
+extern const SamplerKernels sampler_scalar = {highest, next,    count_above,
                                               sum_exp, weights, block_sums};
 
 const SamplerKernels& sampler_kernels(Isa isa) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
 
@@ -22,8 +23,21 @@ uint64_t mix(uint64_t z) {
     return z ^ (z >> 31);
 }
 
+// Sixteen buckets for each halving of a weight in (0, 1], the last takes all smaller ones.
+constexpr size_t num_buckets = 1024;
+
+size_t bucket_of(double weight) {
+    uint64_t one, bits;
+    const double largest = 1.0;
+    std::memcpy(&one, &largest, sizeof one);
+    std::memcpy(&bits, &weight, sizeof bits);
+    const uint64_t bucket = (one - bits) >> 48;
+    return bucket < num_buckets ? static_cast<size_t>(bucket) : num_buckets - 1;
+}
+
 // The k-th largest of `row`, 1 <= k <= count.
-float kth_largest(const float* row, int64_t count, int64_t k, std::vector<float>& heap) {
+float kth_largest(const float* row, int64_t count, int64_t k, std::vector<float>& heap,
+                  const SamplerKernels& kernels) {
     if (k > most_heap) {
         heap.assign(row, row + count);
         std::nth_element(heap.begin(), heap.begin() + (k - 1), heap.end(), std::greater<float>());
@@ -33,8 +47,8 @@ float kth_largest(const float* row, int64_t count, int64_t k, std::vector<float>
     heap.assign(row, row + k);
     std::make_heap(heap.begin(), heap.end(), std::greater<float>());
     float least = heap.front();
-    for (int64_t i = k; i < count; i++) {
-        if (!(row[i] > least)) continue;
+    for (int64_t i = k; (i = kernels.next(row, i, count, least)) < count; i++) {
+        if (row[i] == least) continue;
         std::pop_heap(heap.begin(), heap.end(), std::greater<float>());
         heap.back() = row[i];
         std::push_heap(heap.begin(), heap.end(), std::greater<float>());
@@ -55,6 +69,7 @@ Sampler::Sampler(int64_t vocab_size, int threads, Isa isa)
     : vocab_size_(vocab_size), isa_(isa), scratch_(static_cast<size_t>(threads)) {
     for (Scratch& scratch : scratch_) {
         scratch.sums.resize(static_cast<size_t>((vocab_size + sum_block - 1) / sum_block));
+        scratch.buckets.resize(num_buckets);
     }
 }
 
@@ -134,7 +149,7 @@ int32_t Sampler::choose(const float* raw, const RowRules& rules, Scratch& scratc
     if (rules.temperature > 0) return draw(scores, rules, scratch);
     float max;
     kernels.highest(scores, vocab_size_, &max);
-    const int64_t first = kernels.find(scores, vocab_size_, max);  // the lowest id of equals
+    const int64_t first = kernels.next(scores, 0, vocab_size_, max);  // the lowest id of equals
     return static_cast<int32_t>(first < vocab_size_ ? first : 0);
 }
 
@@ -205,7 +220,7 @@ int32_t Sampler::draw(const float* scores, const RowRules& rules, Scratch& scrat
     }
     if (rules.top_k > 0 && rules.top_k < vocab_size_) {
         // Compared as scaled numbers: scores that temperature makes equal stay together.
-        const float kth = kth_largest(scores, vocab_size_, rules.top_k, scratch.heap);
+        const float kth = kth_largest(scores, vocab_size_, rules.top_k, scratch.heap, kernels);
         const double limit = (static_cast<double>(kth) - max) / rules.temperature;
         for (int64_t i = 0; i < vocab_size_; i++) {
             if (scores[i] >= kth) continue;
@@ -252,22 +267,35 @@ void Sampler::cut_nucleus(double top_p, Scratch& scratch) const {
     double total = 0;
     for (const double sum : scratch.sums) total += sum;
     const double limit = (1 - top_p) * total;
-    // What is below limit / n is dropped for sure, however much of it there is: no sorting.
+    // What is below limit / n is dropped for sure, however much of it there is. The rest goes into
+    // buckets by size; whole buckets are dropped from the least likely up, and only the one that
+    // holds the border is sorted. The most likely token weighs 1 and lies in bucket 0.
     const double least = limit / static_cast<double>(vocab_size_);
     double dropped = 0;
-    scratch.nucleus.clear();
+    std::fill(scratch.buckets.begin(), scratch.buckets.end(), 0.0);
     for (int64_t i = 0; i < vocab_size_; i++) {
         if (weights[i] < least) {
             dropped += weights[i];
             weights[i] = 0;
         } else if (weights[i] > 0) {
-            scratch.nucleus.emplace_back(weights[i], static_cast<int32_t>(-i));
+            scratch.buckets[bucket_of(weights[i])] += weights[i];
         }
     }
+    size_t border = num_buckets - 1;
+    while (border > 0 && dropped + scratch.buckets[border] <= limit) {
+        dropped += scratch.buckets[border--];
+    }
+    scratch.nucleus.clear();
+    for (int64_t i = 0; i < vocab_size_; i++) {
+        if (!(weights[i] > 0)) continue;
+        const size_t bucket = bucket_of(weights[i]);
+        if (bucket > border) weights[i] = 0;
+        if (bucket == border) scratch.nucleus.emplace_back(weights[i], static_cast<int32_t>(-i));
+    }
     std::sort(scratch.nucleus.begin(), scratch.nucleus.end());
-    for (size_t i = 0; i + 1 < scratch.nucleus.size(); i++) {
+    for (size_t i = 0; i < scratch.nucleus.size(); i++) {
         dropped += scratch.nucleus[i].first;
-        if (dropped > limit) break;
+        if (dropped > limit || (border == 0 && i + 1 == scratch.nucleus.size())) break;
         weights[-scratch.nucleus[i].second] = 0;
     }
 }
@@ -284,10 +312,10 @@ void Sampler::log_probabilities(const float* raw, const RowRules& rules, RowResu
     result.rank = 1 + kernels.count_above(raw, vocab_size_, raw[result.token]);
     const int64_t count = std::min(rules.num_logprobs, vocab_size_);
     if (count == 0) return;
-    const float least = kth_largest(raw, vocab_size_, count, scratch.heap);
+    const float least = kth_largest(raw, vocab_size_, count, scratch.heap, kernels);
     std::vector<int32_t> ids;
-    for (int64_t i = 0; i < vocab_size_; i++) {
-        if (raw[i] >= least) ids.push_back(static_cast<int32_t>(i));
+    for (int64_t i = 0; (i = kernels.next(raw, i, vocab_size_, least)) < vocab_size_; i++) {
+        ids.push_back(static_cast<int32_t>(i));
     }
     std::stable_sort(ids.begin(), ids.end(),
                      [raw](int32_t a, int32_t b) { return raw[a] > raw[b]; });

@@ -69,7 +69,8 @@ class Sampler {
         std::vector<double> wide;   // weights, or scores while penalties are applied
         std::vector<float> heap;    // for the k largest
         std::vector<std::pair<double, int32_t>> nucleus;
-        std::vector<double> sums;  // of blocks of weights
+        std::vector<double> sums;     // of blocks of weights
+        std::vector<double> buckets;  // of weights by size
     };
 
     bool check_ids(const RowRules& rules, RowResult& result) const;
