@@ -3,7 +3,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "bindings/bind_executor.h"
 #include "cpu_features.h"
+#include "linear/bindings.h"
 
 namespace nb = nanobind;
 
@@ -11,4 +13,6 @@ NB_MODULE(_native, m) {
     m.doc() = "Octavo's C++ side.";
     m.def("cpu_features", &octavo::cpu_features,
           "Instruction sets this CPU has among those kernels are written for, weakest first.");
+    octavo::bind_executor(m);
+    octavo::bind_linear(m);
 }

@@ -1,0 +1,487 @@
+// The executor: load, check, run.
+#include "executor/executor.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "elementwise/elementwise.h"
+#include "norm/rms_norm.h"
+#include "rope/rope.h"
+
+namespace octavo {
+
+namespace {
+
+// Tokens that run together at most: their values then stay in the last-level cache. The bits of a
+// token do not depend on it.
+constexpr int64_t most_tokens = 512;
+
+// Rows of logits held at once.
+constexpr int64_t most_logits_rows = 64;
+
+constexpr int64_t unit_tiles = 4;  // the linears' kernels like whole multiples of so many tiles
+
+// The part of `count` things that belongs to a thread: a fixed split.
+struct Range {
+    int64_t begin;
+    int64_t end;
+};
+
+Range share(int64_t count, int thread, int threads) {
+    return {count * thread / threads, count * (thread + 1) / threads};
+}
+
+int64_t units_of(int64_t tiles) { return (tiles + unit_tiles - 1) / unit_tiles; }
+
+double seconds(std::chrono::steady_clock::time_point time) {
+    return std::chrono::duration<double>(time.time_since_epoch()).count();
+}
+
+}  // namespace
+
+Executor::Executor(Program program, int threads, Isa isa, KvType kv_type)
+    : program_(std::move(program)),
+      plan_(make_plan(program_)),
+      isa_(isa),
+      kv_type_(kv_type),
+      attention_(attention_kernels(isa)),
+      pool_(threads),
+      plan_of_op_(program_.ops.size(), -1),
+      next_task_(plan_.phases.size()),
+      scratch_(static_cast<size_t>(threads)),
+      sampler_(program_.vocab_size, threads, isa) {
+    for (size_t i = 0; i < program_.ops.size(); i++) {
+        const Op& op = program_.ops[i];
+        if (op.kind != OpKind::attention) continue;
+        const int group = program_.layers[static_cast<size_t>(op.layer)].group;
+        size_t at = 0;
+        while (at < shapes_.size() &&
+               !(shapes_[at].same_tasks(op.attention) && plan_groups_[at] == group)) {
+            at++;
+        }
+        if (at == shapes_.size()) {
+            shapes_.push_back(op.attention);
+            plan_groups_.push_back(group);
+        }
+        plan_of_op_[i] = static_cast<int>(at);
+        for (AttentionScratch& scratch : scratch_) scratch.reserve(op.attention);
+    }
+    attention_plans_.resize(shapes_.size());
+    packed_.resize(program_.matrices.size());
+}
+
+Executor::~Executor() {
+    if (loader_.joinable()) loader_.join();
+}
+
+void Executor::begin_loading() {
+    std::vector<bool> multiplied(program_.matrices.size(), false);
+    for (const Op& op : program_.ops) {
+        if (op.kind == OpKind::linear || op.kind == OpKind::logits) {
+            multiplied[static_cast<size_t>(op.matrix)] = true;
+        }
+    }
+    loader_ = std::thread([this, multiplied] {
+        try {
+            for (size_t i = 0; i < packed_.size(); i++) {
+                if (!multiplied[i]) continue;
+                const Matrix& matrix = program_.matrices[i];
+                auto packed = std::make_unique<PackedLinear>(matrix.type, matrix.rows, matrix.cols);
+                const int64_t* order = matrix.row_order.empty() ? nullptr : matrix.row_order.data();
+                pool_.run([&](int thread) {
+                    const Range tiles = share(packed->tiles(), thread, pool_.size());
+                    packed->pack_tiles(matrix.raw, order, tiles.begin, tiles.end);
+                });
+                packed_[i] = std::move(packed);
+            }
+        } catch (...) {
+            load_error_ = std::current_exception();
+        }
+    });
+}
+
+void Executor::finish_loading() {
+    if (loader_.joinable()) loader_.join();
+    if (load_error_) std::rethrow_exception(load_error_);
+}
+
+void Executor::allocate_cache(int64_t num_blocks, int block_size) {
+    cache_.clear();  // free the old memory first
+    for (const CacheLayer& layer : program_.layers) {
+        cache_.emplace_back(kv_type_, layer.kv_heads, layer.dim, num_blocks, block_size);
+    }
+    num_blocks_ = num_blocks;
+    block_size_ = block_size;
+}
+
+size_t Executor::packed_bytes() const {
+    size_t bytes = 0;
+    for (const auto& packed : packed_) bytes += packed ? packed->size_bytes() : 0;
+    return bytes;
+}
+
+void Executor::check(const StepInput& input) const {
+    const auto need = [](bool true_, const char* message) {
+        if (!true_) throw std::out_of_range(message);
+    };
+    need(!cache_.empty() || program_.layers.empty(), "no cache is allocated");
+    int64_t vocabulary = 0;
+    for (const Op& op : program_.ops) {
+        if (op.kind == OpKind::embed) {
+            vocabulary = program_.matrices[static_cast<size_t>(op.matrix)].rows;
+        }
+    }
+    for (int64_t t = 0; t < input.tokens; t++) {
+        need(input.token_ids[t] >= 0 && input.token_ids[t] < vocabulary,
+             "a token id is not below the rows of the embedding");
+    }
+    for (int64_t r = 0; r < input.rows; r++) {
+        need(input.logits_rows[r] >= (r > 0 ? input.logits_rows[r - 1] : 0) &&
+                 input.logits_rows[r] < input.tokens,
+             "logits_rows must be ascending indices of the step's tokens");
+    }
+    for (size_t g = 0; g < input.sequences.size(); g++) {
+        const Sequences& sequences = input.sequences[g];
+        need(sequences.query_starts[0] == 0 &&
+                 sequences.query_starts[sequences.count] == input.tokens,
+             "query_starts must lead from 0 to the step's tokens");
+        for (int64_t t = 0; t < input.tokens; t++) {
+            need(input.slots[g][t] >= 0 && input.slots[g][t] < num_blocks_ * block_size_,
+                 "a slot is outside the cache");
+        }
+        for (int64_t s = 0; s < sequences.count; s++) {
+            const int64_t count = sequences.query_starts[s + 1] - sequences.query_starts[s];
+            const int64_t context = sequences.context_lens[s];
+            const int64_t blocks = (context + block_size_ - 1) / block_size_;
+            need(count >= 0 && context >= count, "a context is shorter than its new tokens");
+            need(blocks <= sequences.table_width, "a block table is shorter than its context");
+            for (int64_t b = 0; b < blocks; b++) {
+                const int32_t block = sequences.block_tables[s * sequences.table_width + b];
+                need(block >= 0 && block < num_blocks_, "a block is outside the cache");
+            }
+        }
+    }
+}
+
+void Executor::forward(const StepInput& input) {
+    finish_loading();
+    check(input);
+    op_start_.assign(program_.ops.size(), 0.0);
+    op_duration_.assign(program_.ops.size(), 0.0);
+    const int64_t stride = plan_.values[static_cast<size_t>(plan_.hidden)].stride;
+    hidden_rows_ = 0;
+    hidden_.resize(static_cast<size_t>(input.rows * stride));
+    for (int64_t begin = 0; begin < input.tokens; begin += most_tokens) {
+        const int64_t end = std::min(begin + most_tokens, input.tokens);
+        run_tokens(input, begin, end);
+        // The gather: rows are ascending, so these follow those of earlier tokens.
+        const auto start = Clock::now();
+        for (; hidden_rows_ < input.rows && input.logits_rows[hidden_rows_] < end; hidden_rows_++) {
+            const float* row = value(plan_.hidden, input.logits_rows[hidden_rows_] - begin);
+            std::copy(row, row + stride, hidden_.begin() + hidden_rows_ * stride);
+        }
+        if (profiling_) record(plan_.gather, start);
+    }
+}
+
+void Executor::run_tokens(const StepInput& input, int64_t begin, int64_t end) {
+    tokens_ = end - begin;
+    token_ids_ = input.token_ids + begin;
+    positions_ = input.positions + begin;
+    slots_.clear();
+    for (const int64_t* slots : input.slots) slots_.push_back(slots + begin);
+
+    // The sequences as far as these tokens are concerned: later tokens are not in the cache yet.
+    sequences_ = input.sequences;
+    for (Sequences& sequences : sequences_) {
+        starts_.assign(1, 0);
+        contexts_.clear();
+        for (int64_t s = 0; s < sequences.count; s++) {
+            const int64_t first = sequences.query_starts[s], last = sequences.query_starts[s + 1];
+            const int64_t until = std::clamp(last, begin, end);
+            starts_.push_back(static_cast<int32_t>(until - begin));
+            const int64_t later = last - std::clamp(until, first, last);
+            contexts_.push_back(static_cast<int32_t>(sequences.context_lens[s] - later));
+        }
+    }
+    for (Sequences& sequences : sequences_) {
+        sequences.query_starts = starts_.data();
+        sequences.context_lens = contexts_.data();
+    }
+
+    const size_t floats = static_cast<size_t>(plan_.floats_per_token * tokens_);
+    if (arena_.size() < floats) arena_ = std::vector<float>(floats);
+    int64_t stored = 0;
+    for (size_t i = 0; i < shapes_.size(); i++) {
+        attention_plans_[i].make(shapes_[i], sequences_[static_cast<size_t>(plan_groups_[i])]);
+        stored = std::max(stored, attention_plans_[i].stored_floats());
+    }
+    if (stored_.size() < static_cast<size_t>(stored)) stored_.resize(static_cast<size_t>(stored));
+    for (std::atomic<int>& next : next_task_) next.store(0, std::memory_order_relaxed);
+
+    pool_.run([this](int thread) {
+        for (size_t i = 0; i < plan_.phases.size(); i++) {
+            run_phase(plan_.phases[i], static_cast<int>(i), thread);
+        }
+    });
+}
+
+void Executor::run_phase(const Phase& phase, int index, int thread) {
+    const Range tokens = share(tokens_, thread, pool_.size());
+    if (phase.kind == Phase::Kind::local) {
+        for (const LocalStep& step : phase.steps) {
+            const auto start = profiling_ ? Clock::now() : Clock::time_point();
+            run_local(step, tokens.begin, tokens.end, thread);
+            if (profiling_) {
+                pool_.barrier();
+                if (thread == 0) record(step.op, start);
+            }
+        }
+        if (!profiling_) pool_.barrier();
+        return;
+    }
+    // A profile times linears one by one; else those of one input are shared out together.
+    const auto start = profiling_ ? Clock::now() : Clock::time_point();
+    if (phase.kind == Phase::Kind::attend) {
+        const Op& op = program_.ops[static_cast<size_t>(phase.ops[0])];
+        run_attend(op, next_task_[static_cast<size_t>(index)], thread);
+        pool_.barrier();
+        if (profiling_ && thread == 0) record(phase.ops[0], start);
+    } else if (!profiling_) {
+        run_linears(phase.ops, thread);
+        pool_.barrier();
+    } else {
+        for (const int op : phase.ops) {
+            const auto op_start = Clock::now();
+            run_linears({op}, thread);
+            pool_.barrier();
+            if (thread == 0) record(op, op_start);
+        }
+    }
+}
+
+void Executor::run_local(const LocalStep& step, int64_t begin, int64_t end, int thread) {
+    const Op& op = program_.ops[static_cast<size_t>(step.op)];
+    switch (step.kind) {
+        case StepKind::angles: {
+            const Rope& rope = program_.ropes[static_cast<size_t>(step.value)];
+            const int64_t half = static_cast<int64_t>(rope.frequencies.size());
+            for (int64_t t = begin; t < end; t++) {
+                rope_angles(positions_[t], rope.frequencies.data(), half, angles(step.value, t));
+            }
+            return;
+        }
+        case StepKind::embed: {
+            const Matrix& matrix = program_.matrices[static_cast<size_t>(op.matrix)];
+            const auto& packed = packed_[static_cast<size_t>(op.matrix)];
+            const int64_t bytes = static_cast<int64_t>(row_bytes(matrix.type, matrix.cols));
+            for (int64_t t = begin; t < end; t++) {
+                float* out = value(op.output, t);
+                if (packed) {
+                    packed->decode_packed_row(token_ids_[t], out);
+                } else {
+                    const int64_t row = matrix.row_order.empty()
+                                            ? token_ids_[t]
+                                            : matrix.row_order[static_cast<size_t>(token_ids_[t])];
+                    decode_row(matrix.type, matrix.raw + row * bytes, matrix.cols, out);
+                }
+            }
+            return;
+        }
+        case StepKind::rms_norm: {
+            const float* gain = program_.vectors[static_cast<size_t>(op.vector)].data();
+            const int64_t width = program_.widths[static_cast<size_t>(op.output)];
+            for (int64_t t = begin; t < end; t++) {
+                rms_norm(value(op.inputs[0], t), gain, width, op.eps, value(op.output, t), isa_);
+            }
+            return;
+        }
+        case StepKind::quantise: {
+            const int64_t cols = program_.widths[static_cast<size_t>(step.value)];
+            const int64_t stride = plan_.values[static_cast<size_t>(step.value)].stride;
+            quantise_q8(value(step.value, 0), stride, cols, begin, end, quantised(step.value),
+                        isa_);
+            return;
+        }
+        case StepKind::rope: {
+            const Rope& config = program_.ropes[static_cast<size_t>(op.rope)];
+            const int64_t half = static_cast<int64_t>(config.frequencies.size());
+            for (int64_t t = begin; t < end; t++) {
+                rope(value(op.inputs[0], t), angles(op.rope, t), op.heads, config.head_dim, half,
+                     value(op.output, t), isa_);
+            }
+            return;
+        }
+        case StepKind::write: {
+            const CacheLayer& layer = program_.layers[static_cast<size_t>(op.layer)];
+            const int64_t* slots = slots_[static_cast<size_t>(layer.group)];
+            KvLayer& cache = cache_[static_cast<size_t>(op.layer)];
+            for (int64_t t = begin; t < end; t++) {
+                cache.write(slots[t], value(op.inputs[1], t), value(op.inputs[2], t), attention_);
+            }
+            return;
+        }
+        case StepKind::merge: {
+            const AttentionPlan& plan = attention_plan(op);
+            const AttentionInput input = attention_input(op);
+            float* scratch = scratch_[static_cast<size_t>(thread)].total.data();
+            for (int64_t t = begin; t < end; t++) {
+                merge(t, op.attention, plan, input, attention_, scratch);
+            }
+            return;
+        }
+        case StepKind::silu_mul:
+        case StepKind::add: {
+            const int64_t width = program_.widths[static_cast<size_t>(op.output)];
+            for (int64_t t = begin; t < end; t++) {
+                const float* a = value(op.inputs[0], t);
+                const float* b = value(op.inputs[1], t);
+                if (step.kind == StepKind::add) {
+                    add(a, b, width, value(op.output, t));
+                } else {
+                    silu_mul(a, b, width, value(op.output, t), isa_);
+                }
+            }
+        }
+    }
+}
+
+Activations Executor::activations(int index) {
+    Activations input;
+    input.x = value(index, 0);
+    input.ld_x = plan_.values[static_cast<size_t>(index)].stride;
+    if (plan_.quantised[static_cast<size_t>(index)].offset >= 0) input.q8 = quantised(index);
+    return input;
+}
+
+void Executor::run_linears(const std::vector<int>& ops, int thread) {
+    // All units of all linears in one row; each thread takes a stretch of it.
+    int64_t units = 0;
+    for (const int op : ops) {
+        const int matrix = program_.ops[static_cast<size_t>(op)].matrix;
+        units += units_of(packed_[static_cast<size_t>(matrix)]->tiles());
+    }
+    const Range mine = share(units, thread, pool_.size());
+    int64_t first = 0;
+    for (const int index : ops) {
+        const Op& op = program_.ops[static_cast<size_t>(index)];
+        const PackedLinear& weights = *packed_[static_cast<size_t>(op.matrix)];
+        const int64_t count = units_of(weights.tiles());
+        const int64_t begin = std::max(mine.begin, first) - first;
+        const int64_t end = std::min(mine.end, first + count) - first;
+        first += count;
+        if (begin >= end) continue;
+        const float* bias =
+            op.vector < 0 ? nullptr : program_.vectors[static_cast<size_t>(op.vector)].data();
+        linear_tiles(weights, activations(op.inputs[0]), 0, tokens_, begin * unit_tiles,
+                     std::min(end * unit_tiles, weights.tiles()), value(op.output, 0),
+                     plan_.values[static_cast<size_t>(op.output)].stride, bias, isa_);
+    }
+}
+
+const AttentionPlan& Executor::attention_plan(const Op& op) const {
+    return attention_plans_[static_cast<size_t>(
+        plan_of_op_[static_cast<size_t>(&op - program_.ops.data())])];
+}
+
+AttentionInput Executor::attention_input(const Op& op) {
+    AttentionInput input;
+    input.q = value(op.inputs[0], 0);
+    input.ld_q = plan_.values[static_cast<size_t>(op.inputs[0])].stride;
+    input.out = value(op.output, 0);
+    input.ld_out = plan_.values[static_cast<size_t>(op.output)].stride;
+    input.stored = stored_.data();
+    return input;
+}
+
+void Executor::run_attend(const Op& op, std::atomic<int>& next, int thread) {
+    const AttentionPlan& plan = attention_plan(op);
+    const AttentionInput input = attention_input(op);
+    const size_t group = static_cast<size_t>(program_.layers[static_cast<size_t>(op.layer)].group);
+    const int count = static_cast<int>(plan.tasks().size());
+    for (int i = next.fetch_add(1, std::memory_order_relaxed); i < count;
+         i = next.fetch_add(1, std::memory_order_relaxed)) {
+        attend(plan.tasks()[static_cast<size_t>(i)], op.attention, sequences_[group], plan,
+               cache_[static_cast<size_t>(op.layer)], input, attention_,
+               scratch_[static_cast<size_t>(thread)]);
+    }
+}
+
+void Executor::compute_logits(int64_t begin, int64_t end) {
+    const Op& op = program_.ops[static_cast<size_t>(plan_.head)];
+    const PackedLinear& weights = *packed_[static_cast<size_t>(op.matrix)];
+    const int64_t stride = plan_.values[static_cast<size_t>(plan_.hidden)].stride;
+    const int64_t rows = end - begin, ld = sampler_.row_stride();
+    const int64_t tiles = (program_.vocab_size + tile_rows - 1) / tile_rows;
+    const float* hidden = hidden_.data() + begin * stride;
+    const bool quantise = reads_q8(weights.type());
+    if (quantise) hidden_q8_.resize(static_cast<size_t>(rows * q8_stride(weights.cols())));
+    if (logits_.size() < static_cast<size_t>(rows * ld)) {
+        logits_ = std::vector<float>(static_cast<size_t>(rows * ld));
+    }
+    Activations input;
+    input.x = hidden;
+    input.ld_x = stride;
+    input.q8 = quantise ? hidden_q8_.data() : nullptr;
+    pool_.run([&](int thread) {
+        if (quantise) {
+            const Range mine = share(rows, thread, pool_.size());
+            quantise_q8(hidden, stride, weights.cols(), mine.begin, mine.end, hidden_q8_.data(),
+                        isa_);
+            pool_.barrier();
+        }
+        const Range units = share(units_of(tiles), thread, pool_.size());
+        const int64_t tile_begin = units.begin * unit_tiles;
+        const int64_t tile_end = std::min(units.end * unit_tiles, tiles);
+        if (tile_begin >= tile_end) return;
+        linear_tiles(weights, input, 0, rows, tile_begin, tile_end, logits_.data(), ld, nullptr,
+                     isa_);
+        if (op.scale == 1.0f) return;
+        const int64_t row_end = std::min(tile_end * tile_rows, program_.vocab_size);
+        for (int64_t r = 0; r < rows; r++) {
+            for (int64_t i = tile_begin * tile_rows; i < row_end; i++) {
+                logits_[static_cast<size_t>(r * ld + i)] *= op.scale;
+            }
+        }
+    });
+}
+
+void Executor::sample(const std::vector<RowRules>& rules, std::vector<RowResult>& results) {
+    if (static_cast<int64_t>(rules.size()) != hidden_rows_) {
+        throw std::invalid_argument("there must be one sampling rule a row of logits");
+    }
+    results.resize(rules.size());
+    for (int64_t begin = 0; begin < hidden_rows_; begin += most_logits_rows) {
+        const int64_t end = std::min(begin + most_logits_rows, hidden_rows_);
+        const auto start = Clock::now();
+        compute_logits(begin, end);
+        if (profiling_) record(plan_.head, start);
+        std::atomic<int64_t> next{begin};
+        pool_.run([&](int thread) {
+            for (int64_t r = next.fetch_add(1); r < end; r = next.fetch_add(1)) {
+                const size_t at = static_cast<size_t>(r);
+                sampler_.sample(logits_.data() + (r - begin) * sampler_.row_stride(), rules[at],
+                                results[at], thread);
+            }
+        });
+    }
+    if (!profiling_) return;
+    for (size_t i = 0; i < op_start_.size(); i++) {
+        times_.push_back({static_cast<int>(i), op_start_[i], op_duration_[i]});
+    }
+}
+
+void Executor::record(int op, Clock::time_point start) {
+    const size_t at = static_cast<size_t>(op);
+    if (op_duration_[at] == 0.0) op_start_[at] = seconds(start);
+    op_duration_[at] += std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+std::vector<OpTime> Executor::profile(bool enabled) {
+    profiling_ = enabled;
+    std::vector<OpTime> times;
+    times.swap(times_);
+    return times;
+}
+
+}  // namespace octavo

@@ -1,0 +1,69 @@
+// Activation quantisation: dispatch, and the scalar form, which is the specification.
+#include "quant/activations.h"
+
+#include <cmath>
+#include <limits>
+
+#include "quant/activations_avx2.h"
+
+namespace octavo {
+
+namespace {
+
+void quantise_block_scalar(const float* x, Q8Block* out) {
+    float largest = 0.0f;
+    bool finite = true;
+    for (int k = 0; k < block_cols; k++) {
+        const float magnitude = std::fabs(x[k]);
+        finite = finite && magnitude <= std::numeric_limits<float>::max();
+        largest = magnitude > largest ? magnitude : largest;
+    }
+    *out = Q8Block{};
+    if (!finite) {
+        out->scale = out->scaled_sum = std::numeric_limits<float>::quiet_NaN();
+        return;
+    }
+    if (largest < 0x1p-110f) return;  // 127 / largest would overflow near here
+
+    const float inverse = 127.0f / largest;
+    int sum = 0;
+    int halves[2] = {0, 0};
+    for (int k = 0; k < block_cols; k++) {
+        const int q = static_cast<int>(std::nearbyint(x[k] * inverse));
+        out->q[k] = static_cast<int8_t>(q);
+        sum += q;
+        halves[k % 4 / 2] += q;
+    }
+    out->scale = largest / 127.0f;
+    out->scaled_sum = out->scale * static_cast<float>(sum);
+    out->offset[0] = static_cast<int16_t>(-8 * halves[0]);
+    out->offset[1] = static_cast<int16_t>(-8 * halves[1]);
+}
+
+}  // namespace
+
+int64_t q8_stride(int64_t cols) {
+    // 44 bytes a block: an odd number of blocks keeps rows off power-of-two distances.
+    return cols / block_cols | 1;
+}
+
+void quantise_q8(const float* x, int64_t ld_x, int64_t cols, int64_t token_begin, int64_t token_end,
+                 Q8Block* out, Isa isa) {
+    const int64_t blocks = cols / block_cols;
+    const int64_t stride = q8_stride(cols);
+    for (int64_t token = token_begin; token < token_end; token++) {
+        const float* row = x + token * ld_x;
+        Q8Block* row_out = out + token * stride;
+#if defined(__x86_64__)
+        if (isa == Isa::avx2) {
+            quantise_row_avx2(row, blocks, row_out);
+            continue;
+        }
+#endif
+        for (int64_t b = 0; b < blocks; b++)
+            quantise_block_scalar(row + b * block_cols, row_out + b);
+    }
+    (void)isa;
+}
+
+}  // namespace octavo

@@ -1,0 +1,11 @@
+// The AVX2 form of quantise_q8, compiled in its own translation unit.
+#pragma once
+
+#include "quant/activations.h"
+
+namespace octavo {
+
+// Quantises one row of `blocks` blocks.
+void quantise_row_avx2(const float* x, int64_t blocks, Q8Block* out);
+
+}  // namespace octavo

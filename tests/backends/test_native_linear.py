@@ -1,0 +1,360 @@
+"""Linear kernels: each form equals the scalar one bit for bit, and that one equals NumPy.
+
+The NumPy twin multiplies decoded weights with the same quantised activations in float64, so that
+only the rounding of the fp32 sums remains between the two.
+"""
+
+import itertools
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from octavo._native import cpu_features, linear
+from octavo.testing.quantise import encode
+from octavo.weights.encodings import TensorType
+from octavo.weights.quants import decode
+
+TYPES = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q8_0")
+Q_TYPES = TYPES[3:]
+ISAS = tuple(name for name in ("avx2",) if name in cpu_features())
+SEEDS = range(2)
+
+
+def encoded(kind, values):
+    return encode(values, TensorType[kind]).data
+
+
+def pack(kind, data, rows, cols, order=None):
+    weights = linear.PackedLinear(kind, rows, cols)
+    # From the last tile to the first: no tile may need another.
+    for tile in reversed(range(weights.tiles)):
+        weights.pack(data, order, tile, tile + 1)
+    return weights
+
+
+def multiply(weights, rows, x, isa, bias=None, token_cuts=(), tile_cuts=()):
+    """[T, rows], computed part by part between the cuts."""
+    out = np.full((len(x), rows), np.nan, np.float32)
+    token_ends = (0, *token_cuts, len(x))
+    tile_ends = (0, *tile_cuts, weights.tiles)
+    for tokens in itertools.pairwise(token_ends):
+        for tiles in itertools.pairwise(tile_ends):
+            linear.multiply(weights, x, out, isa, bias, tokens, tiles)
+    return out
+
+
+def rounded_activations(kind, x):
+    """What the kernels of this type see of x, in float64."""
+    if kind not in Q_TYPES:
+        return x.astype(np.float64)
+    q, scale, _, _ = linear.quantise(x, "scalar")
+    return (q * scale[..., None].astype(np.float64)).reshape(x.shape)
+
+
+def normal(seed, *shape):
+    return np.random.default_rng(seed).standard_normal(shape, np.float32)
+
+
+def assert_same_bits(actual, expected):
+    """Equal bit for bit; of a NaN only that it is one."""
+    nan = np.isnan(expected)
+    assert np.array_equal(np.isnan(actual), nan)
+    different = (actual.view(np.uint32) != expected.view(np.uint32)) & ~nan
+    assert not different.any(), f"{different.sum()} differ, first at {np.argwhere(different)[0]}"
+
+
+# The scalar form is the specification; NumPy says what it must compute.
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize(("rows", "cols"), [(8, 32), (3, 64), (29, 288)])
+def test_scalar_form_multiplies(kind, rows, cols):
+    data = encoded(kind, normal(1, rows, cols))
+    x = normal(2, 5, cols)
+    bias = normal(3, rows)
+    decoded = decode(TensorType[kind], data, (rows, cols)).astype(np.float64)
+    seen = rounded_activations(kind, x)
+    expected = seen @ decoded.T + bias
+    # Each rounding of a sum is relative to a partial sum, which the magnitudes bound.
+    bound = (np.abs(seen) @ np.abs(decoded).T + np.abs(bias)) * cols * 2.0**-24
+    actual = multiply(pack(kind, data, rows, cols), rows, x, "scalar", bias)
+    assert (np.abs(actual - expected) <= bound).all()
+
+
+@pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])
+def test_columns_of_floats_need_no_block(kind):
+    data = encoded(kind, normal(4, 11, 7))
+    x = normal(5, 3, 7)
+    expected = x.astype(np.float64) @ decode(TensorType[kind], data, (11, 7)).T
+    for isa in ("scalar", *ISAS):
+        actual = multiply(pack(kind, data, 11, 7), 11, x, isa)
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("isa", ["scalar", *ISAS])
+@pytest.mark.parametrize(("kind", "unit"), [*zip(TYPES, (1, 1, 1, 8, 15, 127), strict=True)])
+def test_columns_are_added_one_after_the_other(isa, kind, unit):
+    """A big number swallows a small one that comes before it is taken away again, never after.
+
+    unit: what makes the blocks' scales powers of two, so that all products are exact.
+    """
+    big = unit * 2.0**9
+    small = big * 2.0**-26
+    rows = np.zeros((4, 128), np.float32)
+    rows[:, ::32] = [
+        [big, small, small, -big],
+        [small, big, -big, 0],
+        [big, -big, small, 0],
+        [0, big, -big, small],
+    ]
+    x = np.zeros((1, 128), np.float32)
+    x[:, ::32] = 127
+    actual = multiply(pack(kind, encoded(kind, rows), 4, 128), 4, x, isa)
+    assert actual.tolist() == [[0, 0, small * 127, small * 127]]
+
+
+# Every other form: the same bits.
+
+
+def random_blocks(kind, seed, rows, cols):
+    """Bytes of [rows, cols] with any code in any place and scales from tiny to huge."""
+    rng = np.random.default_rng(seed)
+    encoding = TensorType[kind]
+    if kind == "F32":
+        exponents = rng.uniform(-30, 30, (rows, cols))
+        values = rng.standard_normal((rows, cols)) * 10**exponents
+        return values.astype("<f4").reshape(-1).view(np.uint8)
+    blocks = rng.integers(
+        0, 256, (rows * cols // encoding.block_size, encoding.block_bytes), np.uint8
+    )
+    if kind in ("F16", "BF16"):
+        return finite_halves(blocks, kind).reshape(-1)
+    halves = 4 if kind == "Q4_1" else 2
+    blocks[:, :halves] = finite_halves(blocks[:, :halves], "F16")
+    return blocks.reshape(-1)
+
+
+def finite_halves(pairs, kind):
+    """Random bytes as halves, infinities and NaNs cleared (they have a test of their own)."""
+    values = pairs.copy().view("<u2")
+    exponent = 0x7C00 if kind == "F16" else 0x7F80
+    values[values & exponent == exponent] = 0
+    return values.view(np.uint8)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("rows", "cols"), [(8, 32), (1, 32), (23, 96), (71, 160)])
+def test_forms_are_equal_on_random_blocks(isa, kind, seed, rows, cols):
+    weights = pack(kind, random_blocks(kind, seed, rows, cols), rows, cols)
+    x = normal(seed, 9, cols) * np.float32(10) ** normal(seed + 1, 9, 1)
+    bias = normal(seed + 2, rows)
+    expected = multiply(weights, rows, x, "scalar", bias)
+    assert_same_bits(multiply(weights, rows, x, isa, bias), expected)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("tokens", [*range(1, 15), 16, 17, 63, 64, 65, 70])
+def test_forms_are_equal_for_many_tokens(isa, kind, tokens):
+    rows, cols = 21, 64
+    weights = pack(kind, random_blocks(kind, 7, rows, cols), rows, cols)
+    x = normal(tokens, tokens, cols)
+    expected = multiply(weights, rows, x, "scalar")
+    assert_same_bits(multiply(weights, rows, x, isa), expected)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("kind", Q_TYPES)
+@pytest.mark.parametrize("code", [0x00, 0xFF, 0x0F, 0xF0, 0x80, 0x7F, 0x88])
+@pytest.mark.parametrize("activation", [1.0, -1.0, 0.0])
+def test_extreme_codes_do_not_saturate(isa, kind, code, activation):
+    """Every code at its end and every activation at +-127: the largest integer sums there are."""
+    rows, cols = 8, 64
+    blocks = np.full((rows * cols // 32, TensorType[kind].block_bytes), code, np.uint8)
+    blocks[:, :2] = np.array([0.5], "<f2").view(np.uint8)
+    if kind == "Q4_1":
+        blocks[:, 2:4] = np.array([-3], "<f2").view(np.uint8)
+    data = blocks.reshape(-1)
+    x = np.full((7, cols), activation * 127, np.float32)
+    x[1, ::2] *= -1
+    x[2, 1::4] *= -1
+    x[3, 16:] *= -1
+    decoded = decode(TensorType[kind], data, (rows, cols)).astype(np.float64)
+    weights = pack(kind, data, rows, cols)
+    expected = multiply(weights, rows, x, "scalar")
+    np.testing.assert_array_equal(expected, (x @ decoded.T).astype(np.float32))  # exact integers
+    assert_same_bits(multiply(weights, rows, x, isa), expected)
+
+
+SCALES = [0.0, -0.0, 6e-8, -6e-8, 6.1e-5, -1.0, 65504.0, -65504.0, np.inf, np.nan]
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("kind", Q_TYPES)
+@pytest.mark.parametrize("size", [1e-40, 1e-33, 1e-30, 1.0, 1e30, 3e38])
+def test_forms_are_equal_at_extreme_scales(isa, kind, size):
+    """fp16 zeros, subnormals, ends, infinity and NaN, against tiny and huge activations."""
+    rows, cols = len(SCALES), 32
+    blocks = random_blocks(kind, 11, rows, cols).reshape(rows, -1)
+    scales = np.array(SCALES, "<f2")
+    blocks[:, :2] = scales.view(np.uint8).reshape(rows, 2)
+    if kind == "Q4_1":
+        blocks[:, 2:4] = scales[::-1].copy().view(np.uint8).reshape(rows, 2)
+    weights = pack(kind, blocks.reshape(-1), rows, cols)
+    x = normal(12, 5, cols).clip(-1, 1) * np.float32(size)
+    expected = multiply(weights, rows, x, "scalar")
+    assert np.isnan(expected).any(), "the NaN scale shows"
+    assert_same_bits(multiply(weights, rows, x, isa), expected)
+
+
+HALVES = np.arange(1 << 16, dtype="<u2").view(np.uint8)
+
+
+@pytest.mark.parametrize("isa", ["scalar", *ISAS])
+@pytest.mark.parametrize("kind", ["F16", "BF16"])
+def test_every_half_is_converted(isa, kind):
+    """A linear of one column multiplied by one: all 65,536 values, as NumPy reads them."""
+    values = HALVES.view("<f2" if kind == "F16" else ml_dtypes.bfloat16)
+    with np.errstate(invalid="ignore"):
+        expected = values.astype(np.float32)
+    assert_same_bits(linear.decode_row(kind, HALVES, 1 << 16), expected)
+    one = np.ones((1, 1), np.float32)
+    actual = multiply(pack(kind, HALVES, 1 << 16, 1), 1 << 16, one, isa)
+    expected[expected == 0] = 0  # a sum starts at zero, and 0 + -0 is 0
+    assert_same_bits(actual[0], expected)
+
+
+# A token's bits depend on nothing but the token.
+
+
+@pytest.mark.parametrize("isa", ["scalar", *ISAS])
+@pytest.mark.parametrize("kind", TYPES)
+def test_company_and_partition_change_nothing(isa, kind):
+    rows, cols, tokens = 75, 96, 37
+    weights = pack(kind, random_blocks(kind, 21, rows, cols), rows, cols)
+    x = normal(22, tokens, cols)
+    whole = multiply(weights, rows, x, isa)
+    alone = np.concatenate([multiply(weights, rows, x[i : i + 1], isa) for i in range(tokens)])
+    assert_same_bits(alone, whole)
+    for token_cuts, tile_cuts in [((1, 4, 20), ()), ((), (1, 2, 7)), ((36,), (3, 9))]:
+        parts = multiply(weights, rows, x, isa, None, token_cuts, tile_cuts)
+        assert_same_bits(parts, whole)
+    strangers = x.copy()
+    strangers[np.arange(tokens) != 17] = np.nan
+    assert_same_bits(multiply(weights, rows, strangers, isa)[17], whole[17])
+
+
+@pytest.mark.parametrize("isa", ["scalar", *ISAS])
+def test_only_the_asked_part_is_written(isa):
+    weights = pack("Q4_0", random_blocks("Q4_0", 5, 21, 32), 21, 32)
+    out = np.full((6, 30), 7, np.float32)  # rows of the output are longer than the linear
+    linear.multiply(weights, normal(1, 6, 32), out, isa, None, (2, 5), (1, 3))
+    untouched = np.ones_like(out, bool)
+    untouched[2:5, 8:21] = False
+    assert (out[untouched] == 7).all()
+    assert (out[~untouched] != 7).all()
+
+
+# Packing and decoding.
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_rows_are_decoded_as_numpy_does(kind):
+    rows, cols = 13, 64
+    data = random_blocks(kind, 31, rows, cols)
+    expected = decode(TensorType[kind], data, (rows, cols))
+    weights = pack(kind, data, rows, cols)
+    raw_rows = data.reshape(rows, -1)
+    for row in range(rows):
+        assert_same_bits(linear.decode_row(kind, raw_rows[row], cols), expected[row])
+        assert_same_bits(weights.decode_row(row), expected[row])
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_rows_are_packed_in_the_order_asked(kind):
+    data = random_blocks(kind, 32, 20, 32)
+    order = np.random.default_rng(1).permutation(20)[:11].astype(np.int64)
+    chosen = data.reshape(20, -1)[order].reshape(-1)
+    x = normal(33, 2, 32)
+    expected = multiply(pack(kind, chosen, 11, 32), 11, x, "scalar")
+    assert_same_bits(multiply(pack(kind, data, 11, 32, order), 11, x, "scalar"), expected)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_packed_weights_take_the_memory_of_the_file(kind):
+    data = random_blocks(kind, 34, 24, 64)
+    assert pack(kind, data, 24, 64).size_bytes == data.size
+
+
+# Activations.
+
+
+def test_activations_are_rounded_to_the_nearest_of_255_steps():
+    x = normal(41, 4, 96)
+    q, scale, scaled_sum, offset = linear.quantise(x, "scalar")
+    blocks = x.reshape(4, 3, 32)
+    largest = np.abs(blocks).max(axis=2)
+    assert np.array_equal(scale, largest / np.float32(127))
+    steps = blocks * (np.float32(127) / largest)[..., None]
+    assert np.array_equal(q, np.rint(steps).astype(np.int8))
+    assert (np.abs(q.astype(int)).max(axis=2) == 127).all()
+    sums = q.sum(axis=2, dtype=np.int32)
+    assert np.array_equal(scaled_sum, scale * sums.astype(np.float32))
+    columns = np.arange(32) % 4 // 2
+    for half in (0, 1):
+        part = q[:, :, columns == half].sum(axis=2, dtype=np.int32)
+        assert np.array_equal(offset[:, :, half], -8 * part)
+
+
+@pytest.mark.parametrize("value", [0.0, -0.0, 1.0, -3.5, 1e30, -1e37, 1e-30])
+def test_constant_rows_are_quantised(value):
+    q, scale, scaled_sum, _ = linear.quantise(np.full((1, 32), value, np.float32), "scalar")
+    expected = 0 if value == 0 else 127 * np.sign(value)
+    assert (q == expected).all()
+    np.testing.assert_allclose(scale[0, 0] * float(expected), value, rtol=1e-6)
+    np.testing.assert_allclose(scaled_sum[0, 0], 32 * value, rtol=1e-6)
+
+
+def test_magnitudes_below_the_floor_are_zero():
+    for value, kept in ((2.0**-110, True), (2.0**-111, False), (1e-45, False)):
+        q, scale, _, _ = linear.quantise(np.full((1, 32), value, np.float32), "scalar")
+        assert (scale[0, 0] > 0) == kept
+        assert (q != 0).all() == kept
+
+
+@pytest.mark.parametrize("isa", ["scalar", *ISAS])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("column", [0, 13, 31])
+def test_a_block_that_is_not_finite_poisons_its_token_only(isa, bad, column):
+    x = normal(42, 3, 96)
+    x[1, 32 + column] = bad
+    q, scale, scaled_sum, offset = linear.quantise(x, isa)
+    poisoned = np.zeros((3, 3), bool)
+    poisoned[1, 1] = True
+    assert np.array_equal(np.isnan(scale), poisoned)
+    assert np.array_equal(np.isnan(scaled_sum), poisoned)
+    assert not q[1, 1].any()
+    assert not offset[1, 1].any()
+    for kind in Q_TYPES:
+        out = multiply(pack(kind, encoded(kind, normal(43, 9, 96)), 9, 96), 9, x, isa)
+        assert np.isnan(out[1]).all()
+        assert np.isfinite(out[[0, 2]]).all()
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_forms_quantise_alike(isa, seed):
+    rng = np.random.default_rng(seed)
+    any_bits = rng.integers(0, 1 << 32, (64, 96), np.uint32).view(np.float32)
+    same_exponent = (rng.integers(0, 1 << 24, (64, 96), np.uint32) | 0x3F000000).view(np.float32)
+    halves = rng.integers(-254, 255, (64, 96)).astype(np.float32) / 2  # ties of the rounding
+    halves[:, ::32] = 127
+    halves[1] = 0
+    for x in (any_bits, np.nan_to_num(any_bits), same_exponent, halves, normal(seed, 64, 96)):
+        for actual, expected in zip(
+            linear.quantise(x, isa), linear.quantise(x, "scalar"), strict=True
+        ):
+            np.testing.assert_array_equal(actual, expected)
