@@ -50,8 +50,12 @@ class StoredTensor:
 class MappedFile:
     """A whole regular file, mapped read-only.
 
-    name: base name for messages. data: the mapping (slices are copies). bytes: the same as an array
-    without a copy; slices of it keep the mapping alive after `close`.
+    name: base name for messages. data: the mapping (slices are copies; empty after `close`). bytes:
+    the same as an array without a copy; slices of it keep the mapping alive after `close`.
+
+    Such a slice is the file, not what the file was: its bytes change when the file is written in
+    place, and reading it after the file was truncated kills the process (SIGBUS). Whoever keeps
+    values longer than loading takes must copy them, or say that the file must stay as it is.
     """
 
     def __init__(self, path: Path) -> None:
@@ -61,7 +65,9 @@ class MappedFile:
             raise ModelFileError(f"{self.name}: the file is empty")
         try:
             with path.open("rb") as file:
-                self.data = mmap.mmap(file.fileno(), self.size, access=mmap.ACCESS_READ)
+                self.data: mmap.mmap | bytes = mmap.mmap(
+                    file.fileno(), self.size, access=mmap.ACCESS_READ
+                )
         except (OSError, ValueError) as error:
             raise ModelFileError(f"{self.name}: cannot be read: {_reason(error)}") from None
         self.bytes: NDArray[np.uint8] = np.frombuffer(self.data, np.uint8)
@@ -72,6 +78,7 @@ class MappedFile:
 
     def close(self) -> None:
         """Forget the mapping; it ends once the last array that was sliced from it is gone."""
+        self.data = b""
         self.bytes = np.empty(0, np.uint8)
 
 
