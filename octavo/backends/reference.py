@@ -129,7 +129,7 @@ def _last_uses(program: Program) -> tuple[tuple[int, ...], ...]:
 def _decode(
     program: Program, weights: Mapping[str, NDArray[Any]] | Checkpoint
 ) -> dict[str, Float32Array]:
-    """Every weight of the program, float32 and row-major in memory."""
+    """Every weight of the program, float32 and row-major in memory, none a view of a file."""
     source = weights if isinstance(weights, Mapping) else weights.tensors
     decoded: dict[str, Float32Array] = {}
     said_s = time.monotonic()
@@ -140,7 +140,9 @@ def _decode(
         array = tensor if isinstance(tensor, np.ndarray) else tensor.float32()
         if array.shape != shape:
             raise ModelFileError(f"tensor {name} is {list(array.shape)}; it must be {list(shape)}")
-        decoded[name] = np.require(array, np.float32, ["C_CONTIGUOUS", "ALIGNED"])
+        kept = np.require(array, np.float32, ["C_CONTIGUOUS", "ALIGNED"])
+        # What is read-only may be the user's mapped file, which may change or be truncated.
+        decoded[name] = kept if kept.flags.writeable else kept.copy()
         if time.monotonic() - said_s > _LOG_INTERVAL_S:
             said_s = time.monotonic()
             _log.info("decoded %d of %d tensors", count + 1, len(program.weights))

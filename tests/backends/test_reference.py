@@ -128,6 +128,20 @@ def test_an_unknown_cache_type_is_refused(model):
         backend(model, kv_dtype="int3")
 
 
+@pytest.mark.parametrize("format", ["folder", "gguf"])
+def test_a_file_that_changes_changes_nothing(tmp_path, format):
+    path = tiny_llama(tmp_path / "model.gguf", format=format, layers=1)
+    with open_checkpoint(path) as checkpoint:
+        program = build(checkpoint).program
+        vocab_size = program.weights["model.embed_tokens.weight"][0]
+        loaded = ReferenceBackend(program, checkpoint, vocab_size=vocab_size)
+        before = Driver(loaded).scores(TOKENS, [41])
+        file = path if path.is_file() else path / "model.safetensors"
+        with open(file, "r+b") as out:
+            out.write(bytes(file.stat().st_size))
+        assert np.array_equal(Driver(loaded).scores(TOKENS, [41]), before)
+
+
 def test_weights_are_checked(model):
     program, weights = model
     with pytest.raises(ModelFileError, match=r"model\.norm\.weight is missing"):
