@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from octavo.errors import InvalidRequest, ModelFileError
 from octavo.text.marks import Marker, free_characters, json_escape, strings_in
-from octavo.text.tokenizer import RenderedPrompt, read_json_object
+from octavo.text.tokenizer import RenderedPrompt
+from octavo.weights.mapped import read_json_object
 
 if TYPE_CHECKING:
     from octavo.text.meter import Limits

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from octavo.errors import ModelFileError
 from octavo.text.literal import Control, LiteralEncoder
 from octavo.text.spelling import Spelling
+from octavo.weights.mapped import read_json_object
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
@@ -371,16 +372,3 @@ def set_ends(backend: "Backend", config: Mapping[str, Any]) -> None:
         single=[*([bos] if bos else []), "$A", *([eos] if eos else [])],
         special_tokens=[(token, backend.token_to_id(token)) for token in (bos, eos) if token],
     )
-
-
-def read_json_object(path: Path) -> dict[str, Any]:
-    """The object in a JSON file. Raises ModelFileError naming the file."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ModelFileError(f"{path.name} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise ModelFileError(f"{path.name} is not valid JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise ModelFileError(f"{path.name} must hold a JSON object")
-    return value

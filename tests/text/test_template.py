@@ -309,3 +309,17 @@ def test_broken_configuration(tmp_path: Path, content: str) -> None:
 def test_absent_configuration(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match=r"absent\.json"):
         find_template(tmp_path, tokenizer_config=tmp_path / "absent.json")
+
+
+def test_a_configuration_with_a_repeated_key_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer_config.json"
+    path.write_text('{"chat_template": "a", "chat_template": "b"}')
+    with pytest.raises(ModelFileError, match=r"tokenizer_config\.json: the key 'chat_template'"):
+        find_template(tmp_path)
+
+
+def test_a_huge_configuration_is_not_read(tmp_path: Path) -> None:
+    with open(tmp_path / "tokenizer_config.json", "wb") as file:
+        file.truncate(33 << 20)
+    with pytest.raises(ModelFileError, match=r"tokenizer_config\.json: is larger than 32 MiB"):
+        find_template(tmp_path)
