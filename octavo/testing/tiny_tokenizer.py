@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from octavo.text.gguf_tokenizer import TokenType
+from octavo.text.spelling import byte_letters
+
 MERGES: tuple[tuple[str, str], ...] = (
     *(("Ġ", "t"), ("h", "e"), ("Ġt", "he"), ("i", "n"), ("in", "g"), ("Ġ", "a"), ("e", "r")),
     *(("o", "n"), ("Ġ", "s"), ("r", "e"), ("Ġa", "n"), ("Ġan", "d"), ("l", "l"), ("o", "u")),
@@ -16,19 +19,10 @@ CHATML = (
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 
-_NORMAL, _CONTROL, _UNUSED = 1, 3, 5  # GGUF's token types
-
-
-def byte_letters() -> list[str]:
-    """The letter of each byte in byte-level BPE: itself if printable, else U+0100 and on."""
-    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    others = iter(range(0x100, 0x200))
-    return [chr(byte) if byte in printable else chr(next(others)) for byte in range(256)]
-
 
 def ordinary_tokens() -> list[str]:
     """Bytes, then merged pairs; the specials follow them."""
-    return byte_letters() + ["".join(pair) for pair in MERGES]
+    return [*byte_letters(), *("".join(pair) for pair in MERGES)]
 
 
 VOCAB_SIZE = 256 + len(MERGES) + len(SPECIALS)
@@ -89,12 +83,13 @@ def gguf_metadata(template: str | None, rows: int) -> dict[str, Any]:
     """`tokenizer.*` pairs for `write_gguf`; `rows` above VOCAB_SIZE are named as unused tokens."""
     unused = [f"[PAD{index}]" for index in range(VOCAB_SIZE, rows)]
     ordinary = ordinary_tokens()
-    types = [_NORMAL] * len(ordinary) + [_CONTROL] * len(SPECIALS) + [_UNUSED] * len(unused)
+    types = [TokenType.NORMAL] * len(ordinary) + [TokenType.CONTROL] * len(SPECIALS)
+    types += [TokenType.UNUSED] * len(unused)
     metadata: dict[str, Any] = {
         "tokenizer.ggml.model": "gpt2",
         "tokenizer.ggml.pre": "smollm",
         "tokenizer.ggml.tokens": [*ordinary, *SPECIALS, *unused],
-        "tokenizer.ggml.token_type": types,
+        "tokenizer.ggml.token_type": [int(kind) for kind in types],
         "tokenizer.ggml.merges": [" ".join(pair) for pair in MERGES],
         "tokenizer.ggml.bos_token_id": token_id(BOS),
         "tokenizer.ggml.eos_token_id": token_id(EOS),
