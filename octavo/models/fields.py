@@ -25,11 +25,17 @@ class Fields:
 
     def __init__(self, values: Mapping[str, Any], prefix: str = "") -> None:
         self._values = values
-        self.prefix = prefix  # written before each key, in look-ups and messages
+        self.prefix = prefix  # written before each key in messages
+
+    @classmethod
+    def within(cls, values: Mapping[str, Any], prefix: str) -> "Fields":
+        """The settings whose keys begin with `prefix`, by the rest of their keys."""
+        inner = {key.removeprefix(prefix): v for key, v in values.items() if key.startswith(prefix)}
+        return cls(inner, prefix)
 
     def has(self, key: str) -> bool:
         """Present and not null."""
-        return self._values.get(self.prefix + key) is not None
+        return self._values.get(key) is not None
 
     def integer(self, key: str, default: int | None = None, *, low: int = 1, high: int) -> int:
         """A whole number, low <= it <= high."""
@@ -69,9 +75,7 @@ class Fields:
         value = self._get(key, {})
         if not isinstance(value, Mapping):
             raise self.wrong(key, "an object")
-        nested = Fields({f"{self.prefix}{key}.{name}": v for name, v in value.items()})
-        nested.prefix = f"{self.prefix}{key}."
-        return nested
+        return Fields(value, f"{self.prefix}{key}.")
 
     def token_id(self, key: str, vocab_size: int) -> int | None:
         """A token id, or None when absent."""
@@ -88,11 +92,11 @@ class Fields:
     def wrong(self, key: str, allowed: str) -> ModelFileError:
         """To raise: this key's value is not what is allowed."""
         name = self.prefix + key
-        value = self._values.get(name)
+        value = self._values.get(key)
         if value is None:
             return ModelFileError(f"{name} is missing; it must be {allowed}")
         return ModelFileError(f"{name} is {shown(value)}; it must be {allowed}")
 
     def _get(self, key: str, default: Any) -> Any:
-        value = self._values.get(self.prefix + key)
+        value = self._values.get(key)
         return default if value is None else value

@@ -86,7 +86,8 @@ class LlamaConfig:
         cls, metadata: Mapping[str, Any], tensors: Mapping[str, WeightTensor]
     ) -> "LlamaConfig":
         """From GGUF metadata, and from which tensors there are. ModelFileError names the key."""
-        gguf, tokens = Fields(metadata, "llama."), Fields(metadata, "tokenizer.ggml.")
+        gguf = Fields.within(metadata, "llama.")
+        tokens = Fields.within(metadata, "tokenizer.ggml.")
         if gguf.has("expert_count") and gguf.integer("expert_count", low=0, high=MAX_LAYERS):
             raise gguf.wrong("expert_count", "0: mixtures of experts are not built yet")
         embedding = tensors.get("model.embed_tokens.weight")
