@@ -13,7 +13,6 @@ from octavo.config.feature_options import (
     VideoOptions,
 )
 from octavo.config.keywords import config_from_keywords
-from octavo.config.media import media_limits
 from octavo.config.options import (
     DEFAULT_MODEL,
     CacheOptions,
@@ -43,7 +42,6 @@ __all__ = [
     "VideoOptions",
     "config_from",
     "config_from_keywords",
-    "media_limits",
     "parse_args",
     "parse_args_and",
     "parse_values",

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from octavo.config.config import Config
 from octavo.config.feature_options import VIDEO_PARTITIONS
-from octavo.config.media import media_limits
+from octavo.config.media import check_media_limits
 from octavo.config.names import REASONING_PARSERS, TOOL_PARSERS
 from octavo.config.options import BACKENDS, DEVICES, KV_CACHE_DTYPES, SCHEDULING_POLICIES
 from octavo.config.speculative import speculative_config
@@ -136,7 +136,8 @@ def _check_json(config: Config) -> None:
         check_offload_config(config.transfer.offload_config)
     if config.speculative.speculative_config is not None:
         speculative_config(config.speculative.speculative_config)
-    media_limits(config.media)
+    if config.media.limit_mm_per_prompt is not None:
+        check_media_limits(config.media.limit_mm_per_prompt)
 
 
 def _check_video(config: Config) -> None:

@@ -1,6 +1,5 @@
 """`--limit-mm-per-prompt`: how many pictures, sounds and videos one prompt may hold."""
 
-from octavo.config.feature_options import MediaOptions
 from octavo.config.json_values import check_keys, count_value, json_object
 from octavo.errors import ConfigError
 
@@ -14,29 +13,17 @@ ENTRY_KEYS = {
 }
 
 
-def media_limits(options: MediaOptions) -> dict[str, int]:
-    """Most items by modality. Raises ConfigError naming the modality at fault."""
-    limits = dict.fromkeys(ENTRY_KEYS, CEILING)
-    if options.limit_mm_per_prompt is not None:
-        limits |= _given_limits(options.limit_mm_per_prompt)
-    return dict.fromkeys(ENTRY_KEYS, 0) if options.language_model_only else limits
-
-
-def _given_limits(text: str) -> dict[str, int]:
+def check_media_limits(text: str) -> None:
+    """Raises ConfigError naming the modality at fault."""
     given = json_object(FLAG, text)
     check_keys(FLAG, given, ENTRY_KEYS)
-    limits = {}
     for modality, entry in given.items():
-        where = FLAG
-        key = modality
-        if isinstance(entry, dict):
-            where = f"{FLAG}: {modality}"
-            check_keys(where, entry, ENTRY_KEYS[modality])
-            for hint in ENTRY_KEYS[modality][1:]:
-                count_value(where, entry, hint, 1)
-            key = "count"
-        count = count_value(where, entry if isinstance(entry, dict) else given, key, 0, CEILING)
-        if count is None:
+        if not isinstance(entry, dict):
+            count_value(FLAG, given, modality, 0, CEILING)
+            continue
+        where = f"{FLAG}: {modality}"
+        check_keys(where, entry, ENTRY_KEYS[modality])
+        for hint in ENTRY_KEYS[modality][1:]:
+            count_value(where, entry, hint, 1)
+        if count_value(where, entry, "count", 0, CEILING) is None:
             raise ConfigError(f"{where} needs 'count'")
-        limits[modality] = count
-    return limits

@@ -77,10 +77,6 @@ class Fields:
             raise self.wrong(key, "an object")
         return Fields(value, f"{self.prefix}{key}.")
 
-    def token_id(self, key: str, vocab_size: int) -> int | None:
-        """A token id, or None when absent."""
-        return self.integer(key, low=0, high=vocab_size - 1) if self.has(key) else None
-
     def token_ids(self, key: str, vocab_size: int) -> tuple[int, ...]:
         """A token id or a list of them; empty when absent."""
         value = self._get(key, ())

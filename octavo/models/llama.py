@@ -43,7 +43,6 @@ class LlamaConfig:
     o_bias: bool = False
     mlp_bias: bool = False
     window: int = 0  # tokens a query sees; 0: all
-    bos_token_id: int | None = None
     eos_token_ids: tuple[int, ...] = ()
 
     @classmethod
@@ -77,7 +76,6 @@ class LlamaConfig:
             o_bias=bias,
             mlp_bias=hf.boolean("mlp_bias", False),
             window=_mistral_window(values) if is_mistral else 0,
-            bos_token_id=hf.token_id("bos_token_id", vocab_size),
             eos_token_ids=hf.token_ids("eos_token_id", vocab_size),
         )
 
@@ -116,7 +114,6 @@ class LlamaConfig:
             o_bias="model.layers.0.self_attn.o_proj.bias" in tensors,
             mlp_bias="model.layers.0.mlp.up_proj.bias" in tensors,
             window=gguf.integer("attention.sliding_window", 0, low=0, high=MAX_POSITIONS),
-            bos_token_id=tokens.token_id("bos_token_id", vocab_size),
             eos_token_ids=tokens.token_ids("eos_token_id", vocab_size),
         )
 

@@ -22,8 +22,6 @@ class ModelConfig(Protocol):
     @property
     def max_position_embeddings(self) -> int: ...
     @property
-    def bos_token_id(self) -> int | None: ...
-    @property
     def eos_token_ids(self) -> tuple[int, ...]: ...
 
     @classmethod
@@ -49,13 +47,12 @@ class ModelConfig(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """How models of some architectures are read and written. `task`: what they are served for."""
+    """How models of some architectures are read and written."""
 
     architectures: tuple[str, ...]  # Hugging Face names
     gguf: tuple[str, ...]  # values of general.architecture
     config: type[Any]  # implements ModelConfig
     write: Callable[[Graph, Any], None]
-    task: str = "generate"
 
 
 @dataclass(frozen=True, slots=True)

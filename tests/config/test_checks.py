@@ -2,7 +2,7 @@
 
 import pytest
 
-from octavo.config import media_limits, parse_args
+from octavo.config import parse_args
 from octavo.config.names import REASONING_PARSERS, TOOL_PARSERS
 from octavo.config.speculative import SpeculativeConfig, speculative_config
 from octavo.config.transfer import TransferConfig, transfer_config
@@ -191,19 +191,9 @@ def test_lookup_lengths(given, lookup):
     assert made == SpeculativeConfig("ngram", 4, *lookup)
 
 
-@pytest.mark.parametrize(
-    ("argv", "limits"),
-    [
-        ([], {"image": 999, "audio": 999, "video": 999}),
-        (["--language-model-only"], {"image": 0, "audio": 0, "video": 0}),
-        (
-            ["--limit-mm-per-prompt", '{"image":2,"video":{"count":0,"num_frames":8}}'],
-            {"image": 2, "audio": 999, "video": 0},
-        ),
-    ],
-)
-def test_media_limits(argv, limits):
-    assert media_limits(parse(*argv).media) == limits
+def test_media_limits():
+    text = '{"image":2,"video":{"count":0,"num_frames":8}}'
+    assert parse("--limit-mm-per-prompt", text).media.limit_mm_per_prompt == text
 
 
 def test_parser_auto_is_said_to_mean_none():

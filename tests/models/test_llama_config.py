@@ -71,14 +71,14 @@ def gguf(tensors=TENSORS, drop=(), **changes):
 
 def test_both_forms_say_the_same():
     assert hf() == gguf()
-    assert (hf().head_dim, hf().eos_token_ids, hf().bos_token_id) == (16, (2,), 1)
+    assert (hf().head_dim, hf().eos_token_ids) == (16, (2,))
 
 
 def test_defaults():
-    absent = ("num_key_value_heads", "rope_theta", "bos_token_id", "eos_token_id")
+    absent = ("num_key_value_heads", "rope_theta", "eos_token_id")
     config = LlamaConfig.from_hf({k: v for k, v in HF.items() if k not in absent})
     assert (config.num_kv_heads, config.rope.theta) == (4, 10000.0)
-    assert (config.bos_token_id, config.eos_token_ids) == (None, ())
+    assert config.eos_token_ids == ()
     assert hf(head_dim=None, eos_token_id=[2, 7, 2]).eos_token_ids == (2, 7)
     assert hf(head_dim=24).weight_shapes()["q_proj"] == (96, 64)
 
@@ -132,7 +132,6 @@ BAD_HF = [
     ("hidden_act", 3),
     ("partial_rotary_factor", 0.5),
     ("quantization_config", {"bits": 4}),
-    ("bos_token_id", 300),
     ("eos_token_id", -1),
     ("eos_token_id", [2, "x"]),
     ("eos_token_id", [2, 300]),
@@ -171,7 +170,7 @@ BAD_GGUF = [
     ("llama.rope.scaling.type", "yarn"),
     ("llama.rope.freq_base", math.nan),
     ("tokenizer.ggml.eos_token_id", 300),
-    ("tokenizer.ggml.bos_token_id", -1),
+    ("tokenizer.ggml.eos_token_id", -1),
 ]
 
 
