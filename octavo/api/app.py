@@ -121,7 +121,11 @@ def build_app(context: Context) -> Starlette:
     paths = text_paths(context.config)
     routes = [Route(p.path, p.handler, methods=list(p.methods)) for p in paths]
     routes.append(openapi_route([(p.path, p.methods, p.operation) for p in paths]))
-    middleware = [Middleware(RequestIds), Middleware(Net), Middleware(Door, why_closed=why_closed)]
+    middleware = [
+        Middleware(RequestIds),
+        Middleware(Net, why_closed=why_closed),
+        Middleware(Door, why_closed=why_closed),
+    ]
     if context.config.server.api_key:
         middleware.append(Middleware(RequireKey, keys=context.config.server.api_key))
     app = Starlette(

@@ -27,7 +27,7 @@ class ShutdownPipe:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def watch(self, loop: asyncio.AbstractEventLoop, on_byte: Callable[[bytes], None]) -> None:
-        """Call back with each byte that is written."""
+        """Call back with the first byte that is written; what follows it says nothing."""
         self._loop = loop
         loop.add_reader(self._fd, self._read, on_byte)
 
@@ -36,10 +36,15 @@ class ShutdownPipe:
             byte = os.read(self._fd, 1)
         except BlockingIOError:
             return
+        self._stop_watching()  # `echo Q` also writes a newline
         on_byte(byte)
 
     def close(self) -> None:
         """Stop watching."""
+        self._stop_watching()
+        os.close(self._fd)
+
+    def _stop_watching(self) -> None:
         if self._loop is not None:
             self._loop.remove_reader(self._fd)
-        os.close(self._fd)
+            self._loop = None

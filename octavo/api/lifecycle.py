@@ -1,31 +1,36 @@
-"""The life of a server: bind → load → engine → listen → drain → stop, and its exit code.
+"""The life of a server: bind → load → listen → engine → drain → stop, and its exit code.
 
 SIGTERM and SIGINT: new requests get 503, running ones finish within the drain timeout, exit 0; a
-second signal ends at once. With a shutdown pipe only its byte Q is a good end.
+second signal ends at once. Before the server listens a signal ends it with 0 too. With a shutdown
+pipe only its byte Q is a good end.
 """
 
 import asyncio
 import logging
 import os
 import signal
-import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from octavo.api.fifo import ShutdownPipe
+from octavo.api.listener import BACKLOG, Listener
 from octavo.config import Config
 from octavo.engine.settings import EngineSettings
-from octavo.errors import ConfigError
 from octavo.serving.context import Context, make_context
 from octavo.serving.loading import Served, load_served
 
+if TYPE_CHECKING:
+    import uvicorn
+
+ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 SWITCH_INTERVAL_S = 0.0005  # so that no thread waits 5 ms for another
 WORKER_THREADS = 4
 POLL_S = 0.02
-GIVE_UP_S = 2.0  # for answers that were told to end, after the drain
+GIVE_UP_S = 2.0  # for what was told to end, after the drain
 KEEP_ALIVE_S = 75
 
 logger = logging.getLogger(__name__)
@@ -37,7 +42,40 @@ def serve(config: Config, load: Callable[[Config], Served] = load_served) -> int
     load: makes the served model. Doubles pass their own.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    with listening_socket(config.server.host, config.server.port) as listener:
+    try:
+        with early_stop():
+            return _serve(config, load)
+    except StoppedEarly as stopped:
+        logger.info("%s: ending before anything was served", stopped)
+        return idle_exit_code(config)
+
+
+def idle_exit_code(config: Config) -> int:
+    """Of an end by a signal: 0, but 1 with a shutdown pipe, which must be heard for a good end."""
+    return 0 if config.trace.shutdown_fifo is None else 1
+
+
+class StoppedEarly(BaseException):
+    """A signal came while the model was loaded. No Exception: nothing on the way handles it."""
+
+
+@contextmanager
+def early_stop() -> Iterator[None]:
+    """Raise StoppedEarly when an ending signal comes and no event loop listens to it yet."""
+
+    def stop(number: int, _: object) -> None:
+        raise StoppedEarly(signal.Signals(number).name)
+
+    before = {number: signal.signal(number, stop) for number in ENDING_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _serve(config: Config, load: Callable[[Config], Served]) -> int:
+    with Listener(config.server.host, config.server.port) as listener:
         pipe = ShutdownPipe(config.trace.shutdown_fifo) if config.trace.shutdown_fifo else None
         served = load(config)
         settings = EngineSettings.derive(config, served.backend.cache_groups, served.model_len)
@@ -47,48 +85,26 @@ def serve(config: Config, load: Callable[[Config], Served] = load_served) -> int
                 settings.max_model_len,
                 served.model_len,
             )
+        listener.listen()
         import uvloop
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_run(config, served, settings, listener, pipe))
 
 
-def listening_socket(host: str, port: int) -> socket.socket:
-    """A bound socket; it refuses connections until the server listens. Raises ConfigError."""
-    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
-        bound = socket.socket(family, kind, protocol)
-        try:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            bound.bind(address)
-        except OSError:
-            bound.close()
-            raise
-    except OSError as error:
-        why = error.strerror or error
-        raise ConfigError(
-            f"cannot listen on {where}: {why}; free the address or choose another --host or --port"
-        ) from error
-    return bound
-
-
 async def _run(
     config: Config,
     served: Served,
     settings: EngineSettings,
-    listener: socket.socket,
+    listener: Listener,
     pipe: ShutdownPipe | None,
 ) -> int:
     with ThreadPoolExecutor(WORKER_THREADS, thread_name_prefix="octavo-worker") as workers:
         context = make_context(config, served, settings, workers)
+        life = Life(context, pipe, listener)
         context.engine.start()
-        host, port = listener.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        life = Life(context, pipe, f"http://{shown}:{port}")
         try:
-            await life.listen(listener)
+            await life.run()
         finally:
             if not await context.engine.stop():
                 logger.warning("a model step did not return in time; leaving without it")
@@ -98,54 +114,28 @@ async def _run(
 class Life:
     """From listening to the end."""
 
-    def __init__(self, context: Context, pipe: ShutdownPipe | None, address: str) -> None:
+    def __init__(self, context: Context, pipe: ShutdownPipe | None, listener: Listener) -> None:
+        """Hear the signals from now on; call inside the running event loop."""
         self._context = context
         self._pipe = pipe
-        self._address = address
-        self.exit_code = 0 if pipe is None else 1  # a pipe must be heard for a good end
+        self._listener = listener
+        self._server = make_server(context)
+        self.exit_code = idle_exit_code(context.config)
         self._draining: asyncio.Task[None] | None = None
         self._num_traces = 0
-
-    async def listen(self, listener: socket.socket) -> None:
-        """Serve until drained."""
-        import uvicorn
-
-        from octavo.api.app import build_app
-
-        server_options = self._context.config.server
-
-        class Server(uvicorn.Server):
-            """Leaves the signals to `Life`."""
-
-            def capture_signals(self) -> nullcontext[None]:  # type: ignore[override]
-                return nullcontext()
-
-        self._server = Server(
-            uvicorn.Config(
-                build_app(self._context),
-                http="httptools",
-                loop="none",
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                log_level="warning",
-                access_log=False,
-                server_header=False,
-                root_path=server_options.root_path,
-                timeout_keep_alive=KEEP_ALIVE_S,
-                backlog=2048,
-            )
-        )
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.on_signal, signal.Signals(number).name)
-        if self._pipe is not None:
-            self._pipe.watch(loop, self.on_pipe)
-        if self._context.config.trace.graph_replays:
+        for number in ENDING_SIGNALS:
+            loop.add_signal_handler(number, self.on_signal, number.name)
+        if pipe is not None:
+            pipe.watch(loop, self.on_pipe)
+        if context.config.trace.graph_replays:
             loop.add_signal_handler(signal.SIGUSR2, self.on_trace)
+
+    async def run(self) -> None:
+        """Serve until drained."""
         announce = asyncio.create_task(self._announce())
         try:
-            await self._server.serve(sockets=[listener])
+            await self._server.serve(sockets=[self._listener.socket])
         finally:
             announce.cancel()
             if self._pipe is not None:
@@ -154,7 +144,7 @@ class Life:
     async def _announce(self) -> None:
         while not self._server.started:
             await asyncio.sleep(POLL_S)
-        logger.info("listening on %s, model %s", self._address, self._context.served.name)
+        logger.info("listening on %s, model %s", self._listener.url, self._context.served.name)
 
     def on_signal(self, name: str) -> None:
         """The first begins the drain, the second ends everything."""
@@ -193,15 +183,55 @@ class Life:
         self._draining = asyncio.create_task(self._drain())
 
     async def _drain(self) -> None:
-        context, now = self._context, asyncio.get_running_loop().time
-        end_s = now() + context.config.server.drain_timeout_s
-        while context.active and now() < end_s:
-            await asyncio.sleep(POLL_S)
-        if context.active:
+        context, server = self._context, self._server
+        if not await _until(lambda: not context.active, context.config.server.drain_timeout_s):
             logger.warning("the drain timeout is over: ending %d requests", len(context.active))
             context.abort()
-            end_s = now() + GIVE_UP_S
-            while context.active and now() < end_s:
-                await asyncio.sleep(POLL_S)
-            self._server.force_exit = bool(context.active)
-        self._server.should_exit = True
+            await _until(lambda: not context.active, GIVE_UP_S)
+        server.should_exit = True
+        # No answer is left to finish. What is open now are bodies that do not come and clients
+        # that do not read, and the server would wait for them.
+        if not await _until(lambda: not server.server_state.connections, GIVE_UP_S):
+            for task in list(server.server_state.tasks):
+                task.cancel()
+            await _until(lambda: not server.server_state.connections, GIVE_UP_S)
+        server.force_exit = True
+
+
+async def _until(is_true: Callable[[], bool], timeout_s: float) -> bool:
+    """Wait for it; False: the time was over before."""
+    now = asyncio.get_running_loop().time
+    end_s = now() + timeout_s
+    while not is_true():
+        if now() >= end_s:
+            return False
+        await asyncio.sleep(POLL_S)
+    return True
+
+
+def make_server(context: Context) -> "uvicorn.Server":
+    """The HTTP server around the application. It leaves the signals to `Life`."""
+    import uvicorn
+
+    from octavo.api.app import build_app
+
+    class Server(uvicorn.Server):
+        def capture_signals(self) -> nullcontext[None]:  # type: ignore[override]
+            return nullcontext()
+
+    return Server(
+        uvicorn.Config(
+            build_app(context),
+            http="httptools",
+            loop="none",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            root_path=context.config.server.root_path,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            backlog=BACKLOG,
+        )
+    )

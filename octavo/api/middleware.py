@@ -3,6 +3,7 @@
 Plain ASGI: nothing here waits for a response or holds one back.
 """
 
+import asyncio
 import re
 import secrets
 from collections.abc import Callable
@@ -64,10 +65,14 @@ class Door:
 
 
 class Net:
-    """Turns what a handler did not catch into an error body, if the answer has not begun."""
+    """Turns what a handler did not catch into an error body, if the answer has not begun.
 
-    def __init__(self, app: ASGIApp) -> None:
+    A request that is cancelled while `why_closed` has a reason gets that for an answer.
+    """
+
+    def __init__(self, app: ASGIApp, why_closed: Callable[[], RequestError | None]) -> None:
         self._app = app
+        self._why_closed = why_closed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = False
@@ -84,6 +89,12 @@ class Net:
                 # Nobody reads it; it tells the server that this request is over.
                 await send({"type": "http.response.start", "status": 499, "headers": []})
                 await send({"type": "http.response.body", "body": b""})
+        except asyncio.CancelledError:
+            reason = self._why_closed()
+            if reason is None:
+                raise
+            if not began and scope["type"] == "http":
+                await error_response(reason)(scope, receive, send)
         except Exception as error:
             answer = error_response(as_request_error(error))
             if began or scope["type"] != "http":

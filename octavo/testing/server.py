@@ -24,23 +24,44 @@ class ServerFailed(RuntimeError):
 
 
 class ServerProcess:
-    """A server that answers on `url` (no trailing slash)."""
+    """A server that answers on `url` (no trailing slash), or will. `kill` it at the end."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", port: int, log: BinaryIO) -> None:
-        self.process = process
-        self.url = f"http://{HOST}:{port}"
-        self._port = port
-        self._log = log
+    def __init__(
+        self,
+        *arguments: str,
+        command: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        port: int | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        """Start `octavo serve` with these arguments; returns at once.
+
+        command: run instead of the installed `octavo serve`. env: variables to set on top of ours.
+        port: None: a free one. folder: where it runs.
+        """
+        self.port = free_port() if port is None else port
+        self.url = f"http://{HOST}:{self.port}"
+        self._log: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `kill`
+        command = command or (str(Path(sysconfig.get_path("scripts"), "octavo")), "serve")
+        self.process = subprocess.Popen(
+            [*command, *arguments, "--host", HOST, "--port", str(self.port)],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(env or {})},
+            cwd=folder,
+        )
 
     def log(self) -> str:
         """The end of what the process wrote."""
-        size = self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(0, size - LOG_SHOWN_BYTES))
-        return self._log.read().decode("utf-8", "replace")
+        # `pread`, since the process writes where this file stands.
+        number = self._log.fileno()
+        start = max(0, os.fstat(number).st_size - LOG_SHOWN_BYTES)
+        return os.pread(number, LOG_SHOWN_BYTES, start).decode("utf-8", "replace")
 
     def is_healthy(self) -> bool:
         """Does GET /health say 200?"""
-        connection = http.client.HTTPConnection(HOST, self._port, timeout=5)
+        connection = http.client.HTTPConnection(HOST, self.port, timeout=5)
         try:
             connection.request("GET", "/health")
             return connection.getresponse().status == 200
@@ -63,16 +84,21 @@ class ServerProcess:
         """SIGTERM, and the exit code. Raises ServerFailed when the process does not end."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
+        return self.wait()
+
+    def wait(self) -> int:
+        """The exit code of a process that is told to end. Raises ServerFailed when it does not."""
         try:
             return self.process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            message = f"still running {STOP_TIMEOUT_S:g} s after SIGTERM; its log:\n{self.log()}"
+            message = f"still running after {STOP_TIMEOUT_S:g} s; its log:\n{self.log()}"
             raise ServerFailed(message) from None
 
     def kill(self) -> None:
-        """End it whatever it does."""
+        """End it whatever it does; nothing can be asked of it any more."""
         self.process.kill()
         self.process.wait()
+        self._log.close()
 
 
 @contextlib.contextmanager
@@ -84,29 +110,17 @@ def running_server(
 ) -> Iterator[ServerProcess]:
     """`octavo serve` with these arguments on a free port, from the first good /health to SIGTERM.
 
-    command: run instead of the installed `octavo serve`. env: variables to set on top of ours.
-    timeout_s: how long the start may take. Raises ServerFailed, also when the process does not end
-    with code 0.
+    command, env: as in `ServerProcess`. timeout_s: how long the start may take. Raises
+    ServerFailed, also when the process does not end with code 0.
     """
-    port = free_port()
-    command = command or (str(Path(sysconfig.get_path("scripts"), "octavo")), "serve")
-    argv = [*command, *arguments, "--host", HOST, "--port", str(port)]
-    with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **(env or {})},
-        )
-        server = ServerProcess(process, port, log)
-        try:
-            server.wait_until_healthy(timeout_s)
-            yield server
-            if code := server.stop():
-                raise ServerFailed(f"ended with code {code}; its log:\n{server.log()}")
-        finally:
-            server.kill()
+    server = ServerProcess(*arguments, command=command, env=env)
+    try:
+        server.wait_until_healthy(timeout_s)
+        yield server
+        if code := server.stop():
+            raise ServerFailed(f"ended with code {code}; its log:\n{server.log()}")
+    finally:
+        server.kill()
 
 
 def free_port() -> int:

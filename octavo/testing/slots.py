@@ -5,6 +5,7 @@ block tables, prefix hits, chunks, preemption and abort are truly exercised.
 """
 
 import hashlib
+import time
 from collections.abc import Mapping
 
 import numpy as np
@@ -33,6 +34,8 @@ class SlotBackend:
         self.vocab_size = vocab_size
         self._cache = np.empty(0, np.int32)
         self._block_size = 0
+        self._profiling = False
+        self._times: list[OpTime] = []
 
     def logits(self, request_id: str, context: list[int], how: RowSampling) -> Float32Array:
         """The row [vocab_size] after `context`, the whole sequence as the cache has it."""
@@ -43,6 +46,7 @@ class SlotBackend:
         self._block_size = block_size
 
     def start(self, batch: Batch) -> "SlotStep":
+        began_s = time.perf_counter()
         self._cache[batch.slots[0]] = batch.token_ids
         owners = np.searchsorted(batch.query_starts, batch.logits_rows, side="right") - 1
         rows = np.zeros((len(batch.logits_rows), self.vocab_size), np.float32)
@@ -50,10 +54,15 @@ class SlotBackend:
             end = int(batch.positions[0, batch.logits_rows[row]]) + 1
             context = self._context(batch.block_tables[0][sequence], end)
             rows[row] = self.logits(batch.request_ids[sequence], context, batch.sampling[row])
+        if self._profiling:
+            shape = f"{len(batch.request_ids)} sequences"
+            self._times.append(OpTime("logits", shape, began_s, time.perf_counter() - began_s))
         return SlotStep(rows, batch.sampling)
 
     def profile(self, enabled: bool) -> list[OpTime]:
-        return []
+        recorded, self._times = self._times, []
+        self._profiling = enabled
+        return recorded
 
     def _context(self, block_table: Int32Array, length: int) -> list[int]:
         blocks = block_table.astype(np.int64)

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,40 +14,30 @@ from typing import Any
 
 import pytest
 
+from octavo.api.listener import Listener
+from octavo.errors import ConfigError
+from octavo.testing.server import HOST, ServerFailed, ServerProcess
 
-class Process:
-    """`python -m octavo.testing.scripted` on a free port; what it says is in `log`."""
+SCRIPTED = (sys.executable, "-m", "octavo.testing.scripted")
+READY_S = 60
 
-    def __init__(self, folder: Path, *flags: str, port: int | None = None, **script: Any) -> None:
-        replies = [{"pieces": ["tick "] * 40}]
-        (folder / "script.json").write_text(json.dumps({"replies": replies} | script))
-        self.port = free_port() if port is None else port
-        self._log = folder / "log"
-        command = [sys.executable, "-m", "octavo.testing.scripted", "--host", "127.0.0.1"]
-        command += ["--port", str(self.port), "--script", str(folder / "script.json"), *flags]
-        with self._log.open("wb") as out:
-            self.process = subprocess.Popen(
-                command, stdout=out, stderr=subprocess.STDOUT, cwd=folder
-            )
 
-    @property
-    def log(self) -> str:
-        return self._log.read_text()
+class Scripted(ServerProcess):
+    """`python -m octavo.testing.scripted` with a script that says `tick`."""
+
+    def until_ready(self) -> "Scripted":
+        self.wait_until_healthy(READY_S)
+        return self
 
     def until(self, ready: Callable[[], object]) -> None:
         for _ in range(1500):
             if ready():
                 return
             time.sleep(0.02)
-        raise AssertionError(f"waited too long; log:\n{self.log}")
-
-    def until_ready(self) -> "Process":
-        self.until(lambda: "listening on" in self.log or self.process.poll() is not None)
-        assert self.process.poll() is None, self.log
-        return self
+        raise ServerFailed(f"waited too long; log:\n{self.log()}")
 
     def ask(self, stream: bool = False) -> HTTPResponse:
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = HTTPConnection(HOST, self.port, timeout=30)
         body = json.dumps({"prompt": "go", "max_tokens": -1, "stream": stream})
         connection.request("POST", "/v1/completions", body, {"Connection": "close"})
         return connection.getresponse()
@@ -56,44 +45,35 @@ class Process:
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
 
-    def end(self) -> int:
-        return self.process.wait(20)
 
-
-Start = Callable[..., Process]
+Start = Callable[..., Scripted]
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    begun: list[Process] = []
+    begun: list[Scripted] = []
 
-    def make(*flags: str, **kw: Any) -> Process:
-        begun.append(Process(tmp_path, *flags, **kw))
+    def make(*flags: str, port: int | None = None, **script: Any) -> Scripted:
+        path = tmp_path / f"script-{len(begun)}.json"
+        path.write_text(json.dumps({"replies": [{"pieces": ["tick "] * 40}]} | script))
+        flags = ("--script", str(path), *flags)
+        begun.append(Scripted(*flags, command=SCRIPTED, port=port, folder=tmp_path))
         return begun[-1]
 
     yield make
     for one in begun:
-        if one.process.poll() is None:
-            one.process.kill()
-        one.process.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port: int = s.getsockname()[1]
-        return port
+        one.kill()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_idle_server_ends_with_0(start, number):
     server = start().until_ready()
-    assert f"http://127.0.0.1:{server.port}, model scripted" in server.log
+    server.until(lambda: f"listening on {server.url}, model scripted" in server.log())
     with closing(server.ask()) as reply:
         assert reply.status == 200
     server.signal(number)
-    assert server.end() == 0
-    assert "Traceback" not in server.log
+    assert server.wait() == 0
+    assert "Traceback" not in server.log()
 
 
 def test_drain_finishes_streams_and_refuses_new_ones(start):
@@ -101,14 +81,14 @@ def test_drain_finishes_streams_and_refuses_new_ones(start):
     with closing(server.ask(stream=True)) as running:
         assert b"tick" in running.readline()
         server.signal(signal.SIGTERM)
-        server.until(lambda: "SIGTERM" in server.log)
+        server.until(lambda: "SIGTERM" in server.log())
         with closing(server.ask()) as refused:
             assert refused.status == 503
             assert refused.headers["Retry-After"]
         rest = running.read()
     assert rest.endswith(b"data: [DONE]\n\n")
     assert b'"finish_reason":"stop"' in rest
-    assert server.end() == 0
+    assert server.wait() == 0
 
 
 def test_drain_timeout_ends_streams_with_a_word(start):
@@ -119,7 +99,7 @@ def test_drain_timeout_ends_streams_with_a_word(start):
         rest = running.read()
     assert b'"finish_reason":"abort"' in rest
     assert rest.endswith(b"data: [DONE]\n\n")
-    assert server.end() == 0
+    assert server.wait() == 0
 
 
 def test_second_signal_ends_at_once(start):
@@ -127,11 +107,12 @@ def test_second_signal_ends_at_once(start):
     with closing(server.ask(stream=True)) as running:
         running.readline()
         server.signal(signal.SIGTERM)
-        server.until(lambda: "SIGTERM" in server.log)
+        server.until(lambda: "SIGTERM" in server.log())
         began = time.monotonic()
         server.signal(signal.SIGTERM)
-        server.end()
+        assert server.wait() == 0
     assert time.monotonic() - began < 10
+    assert "Traceback" not in server.log()
 
 
 def test_closed_socket_ends_the_request(start):
@@ -148,19 +129,21 @@ def test_closed_socket_ends_the_request(start):
 
     server.until(lambda: running().endswith(" 0.0"))
     server.signal(signal.SIGTERM)
-    assert server.end() == 0
+    assert server.wait() == 0
 
 
-@pytest.mark.parametrize(("byte", "code"), [(b"Q", 0), (b"x", 1)])
-def test_shutdown_pipe(start, tmp_path, byte, code):
+@pytest.mark.parametrize(
+    ("written", "code"), [(b"Q", 0), (b"Q\n", 0), (b"x", 1), (b"xQ", 1), (b"\nQ", 1)]
+)
+def test_the_first_byte_of_a_shutdown_pipe_decides(start, tmp_path, written, code):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     flags = ("--benchmark-shutdown-fifo", str(pipe), "--cuda-profile-graph-replays", "1")
     server = start(*flags).until_ready()
     with pipe.open("wb", buffering=0) as end:
-        end.write(byte)
-        assert server.end() == code
-    assert "[VT_BENCH_SHUTDOWN]" in server.log
+        end.write(written)
+        assert server.wait() == code
+    assert "[VT_BENCH_SHUTDOWN]" in server.log()
 
 
 def test_a_signal_arms_a_trace_of_steps(start, tmp_path):
@@ -169,11 +152,13 @@ def test_a_signal_arms_a_trace_of_steps(start, tmp_path):
     flags += ["--cuda-profile-graph-replays", "5", "--cuda-profile-graph-batch", "1"]
     server = start(*flags).until_ready()
     server.signal(signal.SIGUSR2)
-    server.until(lambda: "tracing 5 steps of 1 sequences" in server.log)
+    server.until(lambda: "tracing 5 steps of 1 sequences" in server.log())
     assert server.ask().status == 200
-    server.until(lambda: "traced 5 steps to" in server.log)
+    server.until(lambda: "traced 5 steps to" in server.log())
     (trace,) = tmp_path.glob("octavo-trace-*-1.json")
-    assert "traceEvents" in json.loads(trace.read_text())
+    events = json.loads(trace.read_text())["traceEvents"]
+    assert [event["args"]["step"] for event in events] == [0, 1, 2, 3, 4]
+    assert {event["args"]["detail"] for event in events} == {"1 sequences"}
 
 
 def test_with_a_pipe_a_signal_is_no_good_end(start, tmp_path):
@@ -182,7 +167,7 @@ def test_with_a_pipe_a_signal_is_no_good_end(start, tmp_path):
     flags = ("--benchmark-shutdown-fifo", str(pipe), "--cuda-profile-graph-replays", "1")
     server = start(*flags).until_ready()
     server.signal(signal.SIGTERM)
-    assert server.end() == 1
+    assert server.wait() == 1
 
 
 @pytest.mark.parametrize("made", [False, True])
@@ -191,8 +176,73 @@ def test_pipe_that_is_none(start, tmp_path, made):
     if made:
         path.write_text("")
     server = start("--benchmark-shutdown-fifo", str(path), "--cuda-profile-graph-replays", "1")
-    assert server.end() == 1
-    assert "server: fatal: --benchmark-shutdown-fifo" in server.log
+    assert server.wait() == 1
+    assert "server: fatal: --benchmark-shutdown-fifo" in server.log()
+
+
+def test_half_a_body_does_not_hold_the_end(start):
+    server = start("--drain-timeout", "0.2").until_ready()
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n"
+    with socket.create_connection((HOST, server.port), timeout=30) as client:
+        client.sendall(head + b"Expect: 100-continue\r\n\r\n")
+        answer = client.makefile("rb")
+        assert answer.readline().startswith(b"HTTP/1.1 100 "), "the body is waited for"
+        client.sendall(b'{"prom')
+        server.signal(signal.SIGTERM)
+        assert b"HTTP/1.1 503 " in answer.read()
+    assert server.wait() == 0
+    assert "Traceback" not in server.log()
+    assert "ERROR" not in server.log()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_loading_is_a_good_end(tmp_path, number):
+    loading = tmp_path / "loading"
+    program = f"""
+import sys, time
+from octavo.api.lifecycle import serve
+from octavo.config import parse_args
+
+def load(config):
+    open({str(loading)!r}, "w").close()
+    time.sleep(60)
+
+sys.exit(serve(parse_args(["x", *sys.argv[1:]]), load))
+"""
+    server = Scripted(command=(sys.executable, "-c", program))
+    try:
+        server.until(loading.exists)
+        server.signal(number)
+        assert server.wait() == 0
+        assert "Traceback" not in server.log()
+    finally:
+        server.kill()
+
+
+def test_two_servers_at_once_on_one_port(start):
+    first = start()
+    second = start(port=first.port)
+    first.until(
+        lambda: (
+            None not in (first.process.poll(), second.process.poll())
+            or any("listening on" in one.log() for one in (first, second))
+        )
+    )
+    first.until(lambda: any(one.process.poll() is not None for one in (first, second)))
+    loser, winner = (first, second) if first.process.poll() is not None else (second, first)
+    assert loser.wait() == 1
+    assert f"server: fatal: cannot listen on 127.0.0.1:{first.port}: " in loser.log()
+    assert "listening on" not in loser.log()
+    assert winner.until_ready().stop() == 0
+
+
+def test_the_later_of_two_that_could_both_bind_is_refused():
+    with Listener(HOST, 0) as first:
+        port = int(first.url.rpartition(":")[2])
+        with Listener(HOST, port) as second:
+            first.listen()
+            with pytest.raises(ConfigError, match=rf"cannot listen on 127\.0\.0\.1:{port}: "):
+                second.listen()
 
 
 def test_address_in_use(start):
@@ -201,7 +251,7 @@ def test_address_in_use(start):
         taken.listen()
         port = taken.getsockname()[1]
         server = start(port=port)
-        assert server.end() == 1
-    lines = [line for line in server.log.splitlines() if "server: fatal:" in line]
+        assert server.wait() == 1
+    lines = [line for line in server.log().splitlines() if "server: fatal:" in line]
     assert len(lines) == 1
     assert f"127.0.0.1:{port}" in lines[0]
