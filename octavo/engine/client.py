@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -77,13 +77,13 @@ class AsyncEngine:
     def submit(
         self,
         request_id: str,
-        prompt_token_ids: Sequence[int],
+        prompt_token_ids: list[int],
         params: SamplingParams,
         *,
         priority: int = 0,
         cache_salt: str | None = None,
     ) -> RequestStream:
-        """Queue a request; returns at once.
+        """Queue a request; returns at once. The prompt's list is kept, so do not change it.
 
         Raises Unavailable when the engine is dead. Asked before: `check_room`.
         """
@@ -93,7 +93,7 @@ class AsyncEngine:
         seed = secrets.randbits(64) if params.seed is None else params.seed % 2**64
         request = Request(
             request_id,
-            list(prompt_token_ids),
+            prompt_token_ids,
             params,
             seed,
             priority=priority,

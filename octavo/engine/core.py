@@ -78,6 +78,11 @@ class EngineCore:
             if not request.finished:
                 self._end(request, reason, TokenDelta(cached_tokens=request.num_cached or 0))
 
+    def fail_all(self) -> None:
+        """The engine dies: every request ends with an error."""
+        for request in [*self.scheduler.running, *self.scheduler.waiting]:
+            self._end(request, "error", EngineFailure("the engine stopped after an internal error"))
+
     def reset_prefix_cache(self, preempt_running: bool) -> bool:
         """Empty the prefix cache; False while blocks are in use."""
         if preempt_running:

@@ -110,6 +110,8 @@ class EngineLoop:
                     self._publish(events)
         except BaseException as error:
             log.critical("the engine thread died", exc_info=error)
+            with suppress(Exception):  # whatever state it died in
+                self._core.fail_all()
             self._on_death(error)
         finally:
             self._refuse_messages()

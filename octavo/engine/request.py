@@ -42,7 +42,8 @@ class RequestTimes:
 class Request:
     """A sequence of known tokens that the steps compute until it ends.
 
-    token_ids: prompt, then output. num_computed: leading tokens whose keys and values are (or, in
+    token_ids: prompt, then output; shared with other choices until the first append, so never
+    changed in place by others. num_computed: leading tokens whose keys and values are (or, in
     the running step, will be) in the cache. num_cached: prompt tokens that first admission found.
     """
 
@@ -90,7 +91,9 @@ class Request:
         return self.params.prompt_logprobs is None
 
     def append(self, token_id: int) -> None:
-        """Add a generated token."""
+        """Add a generated token. The first one makes the list this request's own."""
+        if self.num_output == 0:
+            self.token_ids = self.token_ids.copy()
         self.token_ids.append(token_id)
         self.output_counts[token_id] += 1
 

@@ -88,6 +88,17 @@ def row_scoring(request: Request, position: int) -> RowSampling:
     )
 
 
+def _has_begun(request: Request, word: tuple[int, ...]) -> bool:
+    """Does the output end with all of the word but its last token?"""
+    length = len(word) - 1
+    if length == 0:
+        return True
+    # Cheap refusals first: words may be long, and this is asked at every token.
+    if length > request.num_output or word[-2] != request.token_ids[-1]:
+        return False
+    return tuple(request.token_ids[-length:]) == word[:-1]
+
+
 def _banned_ids(request: Request) -> np.ndarray[tuple[int], np.dtype[np.int32]] | None:
     """Ends before `min_tokens`, and the last token of each bad word that has begun."""
     params = request.params
@@ -95,8 +106,6 @@ def _banned_ids(request: Request) -> np.ndarray[tuple[int], np.dtype[np.int32]] 
     if request.num_output < params.min_tokens:
         banned |= params.masked_until_min_tokens
     for word in params.bad_words:
-        head = list(word[:-1])
-        output_tail = request.token_ids[max(request.prompt_len, request.num_known - len(head)) :]
-        if not head or output_tail == head:
+        if _has_begun(request, word):
             banned.add(word[-1])
     return np.array(sorted(banned), np.int32) if banned else None

@@ -133,6 +133,10 @@ def test_a_dead_engine_fails_everyone_and_refuses() -> None:
         assert not engine.alive
         with pytest.raises(Unavailable):
             engine.submit("y", [1], LONG)
+        stats = engine.stats()
+        assert (stats.running, stats.waiting, stats.kv_cache_usage) == (0, 0, 0)
+        assert engine.metrics is not None
+        assert b'finished_reason="error",model_name="m"} 1.0' in engine.metrics.render()
 
     run(test)
 

@@ -3,10 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from octavo.engine.request import RequestStatus
+from octavo.engine.request import Request, RequestStatus
+from octavo.engine.sampling import SamplingParams
 from octavo.engine.scheduler import MAX_SCORED_TOKENS
+from octavo.engine.stream import TokenDelta
 
 Drive = Callable[..., Any]
+LONG = SamplingParams(max_tokens=9, temperature=0.0)
 
 
 def plan(driver: Any) -> list[tuple[str, int, int]]:
@@ -124,3 +127,28 @@ def test_bad_words_ban_the_last_token_of_what_has_begun(drive: Drive) -> None:
         got = other.answers["x"].token_ids
         assert got[: len(word)] != list(word)
         assert got[: len(word) - 1] == list(word[:-1])
+
+
+def test_a_prompt_is_shared_until_the_first_token(drive: Drive) -> None:
+    driver, prompt = drive(max_num_seqs=1), [1, 2, 3]
+    first, second = (Request(name, prompt, LONG, seed=0) for name in "ab")
+    assert first.token_ids is second.token_ids is prompt
+    driver.requests |= {"a": first, "b": second}
+    driver.answers |= {"a": TokenDelta(), "b": TokenDelta()}
+    driver.core.add(first)
+    driver.core.add(second)
+    driver.run()
+    assert prompt == [1, 2, 3]
+    assert driver.answers["a"].token_ids == driver.answers["b"].token_ids
+
+
+def test_bad_words_longer_than_the_output_cannot_match(drive: Drive) -> None:
+    driver = drive()
+    driver.submit("x", [1, 2, 3], max_tokens=6)
+    driver.run()
+    tokens = driver.answers["x"].token_ids
+    other = drive()
+    words = ((*([5] * 5000), tokens[0]), (3, tokens[0]))  # the second would begin in the prompt
+    other.submit("x", [1, 2, 3], max_tokens=6, bad_words=words)
+    other.run()
+    assert other.answers["x"].token_ids == tokens
