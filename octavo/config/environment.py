@@ -1,6 +1,5 @@
 """Environment variables, read once into option values."""
 
-import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -38,9 +37,7 @@ def _converted(variable: str, text: str, convert: Any) -> Any:
 
 
 def _resolve_hash_seed(environ: Mapping[str, str], values: dict[str, Any]) -> None:
-    """The word `random` is a fresh seed; without the variable Python's own hash seed is taken."""
+    """Without its variable Python's own hash seed is taken. `random` is the engine's to resolve."""
     seed = values.get("prefix_caching_hash_seed") or environ.get("PYTHONHASHSEED")
-    if values.get("prefix_caching_hash_seed") == "random":
-        seed = os.urandom(32).hex()
     if seed:
         values["prefix_caching_hash_seed"] = seed

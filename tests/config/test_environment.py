@@ -36,13 +36,10 @@ def test_hash_seed_order():
     assert both.cache.prefix_caching_hash_seed == "x"
 
 
-def test_random_hash_seed_is_fresh():
-    seeds = {
-        parse(VLLM_PREFIX_CACHING_HASH_SEED="random").cache.prefix_caching_hash_seed
-        for _ in range(2)
-    }
-    assert len(seeds) == 2
-    assert all(len(bytes.fromhex(seed)) == 32 for seed in seeds)
+@pytest.mark.parametrize("variable", ["VLLM_PREFIX_CACHING_HASH_SEED", "PYTHONHASHSEED"])
+def test_random_hash_seed_is_passed_on(variable):
+    """The engine makes a fresh seed of the word."""
+    assert parse(**{variable: "random"}).cache.prefix_caching_hash_seed == "random"
 
 
 @pytest.mark.parametrize(
