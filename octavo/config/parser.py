@@ -237,39 +237,43 @@ class _Version(argparse.Action):
         raise Shown(f"octavo {__version__}\n")
 
 
-class _Switch(argparse.Action):
+class _Setting(argparse.Action):
+    """A flag that sets its field to `value`."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        setattr(namespace, self.dest, self.value(namespace, values, option_string))
+
+    def value(self, namespace: argparse.Namespace, given: Any, name: str | None) -> Any:
+        raise NotImplementedError
+
+
+class _Switch(_Setting):
     """A flag without value. A tri-state's flags may be given once in all."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, flag: Flag, **rest: Any) -> None:
         super().__init__(option_strings, dest, nargs=0, **rest)
         self.flag = flag
 
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
+    def value(self, namespace: argparse.Namespace, given: Any, name: str | None) -> bool:
         if self.flag.family and hasattr(namespace, self.dest):
             raise UsageError(
-                f"{option_string}: {self.flag.family} is already set; "
+                f"{name}: {self.flag.family} is already set; "
                 f"give only one of {', '.join(self.option_strings)}, once"
             )
-        setattr(namespace, self.dest, option_string not in self.flag.off_names)
+        return name not in self.flag.off_names
 
 
-class _Append(argparse.Action):
+class _Append(_Setting):
     """A flag of which every occurrence adds a value to a tuple."""
 
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
-        setattr(namespace, self.dest, (*getattr(namespace, self.dest, ()), values))
+    def value(self, namespace: argparse.Namespace, given: Any, name: str | None) -> tuple[Any, ...]:
+        return (*getattr(namespace, self.dest, ()), given)
 
 
 def _add(section: Any, dest: str, flag: Flag, words: str) -> None:
