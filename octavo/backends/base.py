@@ -33,7 +33,7 @@ class CacheGroup:
 class RowSampling:
     """How the token of one row of logits is found. All ids are below the sampler's vocabulary.
 
-    Order (behaviour 5.2): grammar mask, raw log-probabilities are read, allowed ids, banned ids and
+    Order, as in vLLM: grammar mask, raw log-probabilities are read, allowed ids, banned ids and
     bias, penalties, then greedy (temperature 0) or temperature, min_p, top_k, top_p and one draw.
     The draw is a function of (seed, position) and the distribution alone.
     """

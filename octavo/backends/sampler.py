@@ -1,4 +1,7 @@
-"""The sampler in NumPy: the definition of how a row of logits becomes a token (behaviour 5.2)."""
+"""The sampler in NumPy: the definition of how a row of logits becomes a token.
+
+The order is vLLM's, see `RowSampling`.
+"""
 
 from collections.abc import Mapping, Sequence
 

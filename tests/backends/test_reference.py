@@ -128,9 +128,9 @@ def test_an_unknown_cache_type_is_refused(model):
         backend(model, kv_dtype="int3")
 
 
-@pytest.mark.parametrize("format", ["folder", "gguf"])
-def test_a_file_that_changes_changes_nothing(tmp_path, format):
-    path = tiny_llama(tmp_path / "model.gguf", format=format, layers=1)
+@pytest.mark.parametrize("form", ["folder", "gguf"])
+def test_a_file_that_changes_changes_nothing(tmp_path, form):
+    path = tiny_llama(tmp_path / "model.gguf", format=form, layers=1)
     with open_checkpoint(path) as checkpoint:
         program = build(checkpoint).program
         vocab_size = program.weights["model.embed_tokens.weight"][0]

@@ -215,7 +215,7 @@ def test_minus_infinity_is_a_logit():
 
 
 def slow_twin(logits, temperature, min_p, top_k, top_p, seed, position):
-    """The words of behaviour 5.2, in plain Python."""
+    """The words of `RowSampling`, in plain Python."""
     highest = max(logits)
     weights = [math.exp((x - highest) / temperature) for x in logits]
     weights = [w if w >= min_p else 0.0 for w in weights]

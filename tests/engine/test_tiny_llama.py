@@ -1,7 +1,9 @@
 """A real model in the engine: the same tokens in any company, log-probabilities within 1e-4.
 
-NumPy's sums depend on the shape of a product, so the reference backend is compared by tolerance,
-and greedily: a draw may fall the other way at any boundary, however small the difference.
+The reference backend computes each row alone, so that its numbers do not depend on its company; but
+NumPy does not promise that a product always adds in the same order (it may depend on where arrays
+lie in memory). So the numbers are compared by tolerance, and the tokens greedily: a draw may fall
+the other way at any boundary, however small the difference.
 """
 
 from collections.abc import Callable, Iterator
