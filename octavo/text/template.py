@@ -134,9 +134,10 @@ class ChatTemplate:
 
 
 def _prepare(message: Mapping[str, Any], index: int) -> dict[str, Any]:
-    """A copy whose tool calls have objects as arguments and whose reasoning has all its names."""
-    copy = dict(message)
-    reasoning = next((copy[n] for n in REASONING_NAMES if copy.get(n) is not None), None)
+    """A copy without nulls, whose tool calls have objects as arguments and whose reasoning has all
+    its names. (transformers 5.24 leaves nulls out too: many templates write them as `None`.)"""
+    copy = {key: value for key, value in message.items() if value is not None}
+    reasoning = next((copy[name] for name in REASONING_NAMES if name in copy), None)
     if reasoning is not None:
         copy.update({name: copy.get(name) or reasoning for name in REASONING_NAMES})
     calls = copy.get("tool_calls")

@@ -133,6 +133,13 @@ def test_malformed_arguments(arguments: str) -> None:
         chat(SHOW).render(call(arguments))
 
 
+def test_nulls_of_a_message_are_left_out() -> None:
+    """As transformers does it, only at the top."""
+    source = "{% for m in messages %}{{ m.content }}{{ m.keys() | list }}{{ m.x }}{% endfor %}"
+    message = {"role": "user", "content": None, "name": None, "x": {"y": None}}
+    assert chat(source).render([message]).text == "['role', 'x']{'y': None}"
+
+
 def test_reasoning_has_all_its_names() -> None:
     source = "{{ messages[0].reasoning_content }}{{ messages[0].reasoning }}"
     messages = [{"role": "assistant", "content": "x", "reasoning": "r"}]
