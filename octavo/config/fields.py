@@ -21,7 +21,8 @@ class Flag:
     field's value; None makes it a switch. allowed: the values for the help (checked elsewhere).
     family: the name of a tri-state in messages; its flags may be given once in all. repeats: every
     occurrence adds one value to a tuple. env: the variable that is read too, `env_wins` says that
-    it beats the flag. no_effect: why the flag is accepted although it changes nothing.
+    it beats the flag. no_effect: why the flag is accepted although it changes nothing. secret: its
+    value is never shown.
     """
 
     names: tuple[str, ...]
@@ -35,6 +36,7 @@ class Flag:
     env: str = ""
     env_wins: bool = False
     no_effect: str = ""
+    secret: bool = False
     default_text: str = ""
 
 
@@ -42,7 +44,7 @@ def option(
     default: T, *names: str, doc: str, convert: Converter, secret: bool = False, **rest: Any
 ) -> T:
     """A field whose flag takes a value. `rest` are fields of `Flag`."""
-    flag = Flag(names, doc, convert, **rest)
+    flag = Flag(names, doc, convert, secret=secret, **rest)
     described: T = field(default=default, metadata={"flag": flag}, repr=not secret)
     return described
 

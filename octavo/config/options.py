@@ -25,7 +25,8 @@ class ModelOptions:
     tokenizer_config: str | None = option(
         None,
         "--tokenizer-config",
-        doc="File with the chat template and the special tokens.",
+        doc="File with the chat template and the special tokens; "
+        "for a .gguf file only its chat template is read.",
         convert=text,
         metavar="PATH",
         default_text="tokenizer_config.json of the model",
@@ -126,6 +127,7 @@ class CacheOptions:
         "Without it PYTHONHASHSEED is the seed, else a fixed one.",
         convert=any_text,
         env="VLLM_PREFIX_CACHING_HASH_SEED",
+        secret=True,
     )
     gpu_memory_utilization: float = option(
         0.92,

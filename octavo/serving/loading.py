@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from octavo.config import Config
-from octavo.errors import NotBuilt
+from octavo.errors import ModelFileError
 from octavo.serving.params import BOUNDS
 
 if TYPE_CHECKING:
@@ -51,33 +51,45 @@ class Served:
 
 def load_served(config: Config) -> Served:
     """Load the model that the flags name. Raises ConfigError with one sentence for people."""
-    from octavo.backends.reference import ReferenceBackend
     from octavo.models.registry import build
     from octavo.weights.checkpoint import open_checkpoint
     from octavo.weights.resolve import resolve_model
 
-    if config.model.backend == "native":
-        raise NotBuilt("--backend native is not built yet; use --backend reference")
     with open_checkpoint(resolve_model(config.model.model)) as checkpoint:
         model = build(checkpoint)
         tokenizer = _tokenizer(config, checkpoint)
-        vocab_size = min(tokenizer.vocab_size, model.config.vocab_size)
-        backend = ReferenceBackend(
-            model.program,
-            checkpoint,
-            vocab_size=vocab_size,
-            kv_dtype=config.cache.kv_cache_dtype,
-        )
+        vocab_size = _vocab_size(tokenizer, model)
         return Served(
             name=config.served_name,
             tokenizer=tokenizer,
             template=_template(config, checkpoint, tokenizer),
-            backend=backend,
+            backend=_backend(config, model, checkpoint, vocab_size),
             model_len=model.config.max_position_embeddings,
             vocab_size=vocab_size,
             eos_token_ids=_eos_token_ids(checkpoint, model, tokenizer, vocab_size),
             defaults=sampling_defaults(checkpoint.generation_config),
         )
+
+
+def _vocab_size(tokenizer: Tokenizer, model: Model) -> int:
+    """Ids that have both a text and an embedding. Embeddings may have more rows, to be even."""
+    rows = model.config.vocab_size
+    if tokenizer.vocab_size > rows:
+        raise ModelFileError(
+            f"the tokenizer has {tokenizer.vocab_size} tokens, but the model has embeddings for "
+            f"{rows}; use the tokenizer that belongs to the model"
+        )
+    return tokenizer.vocab_size
+
+
+def _backend(config: Config, model: Model, checkpoint: Checkpoint, vocab_size: int) -> Backend:
+    """What runs the model; `config.check` has refused the kinds that are not here."""
+    from octavo.backends.reference import ReferenceBackend
+
+    kinds = {"auto": ReferenceBackend, "reference": ReferenceBackend}
+    return kinds[config.model.backend](
+        model.program, checkpoint, vocab_size=vocab_size, kv_dtype=config.cache.kv_cache_dtype
+    )
 
 
 def _tokenizer(config: Config, checkpoint: Checkpoint) -> Tokenizer:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from octavo.api.app import build_app
-from octavo.config import parse_args
+from octavo.config import Config, parse_args
 from octavo.engine.settings import EngineSettings
 from octavo.serving.context import Context, make_context
 from octavo.testing.scripted.load import load_scripted
@@ -136,18 +136,24 @@ Serve = Callable[..., None]
 def serve() -> Serve:
     """serve(replies, scenario, *flags, **script): run the scenario against a server."""
 
-    def run(replies: list[Any], scenario: Scenario, *flags: str, **script: Any) -> None:
-        asyncio.run(_run(replies, scenario, flags, script))
+    def run(
+        replies: list[Any],
+        scenario: Scenario,
+        *flags: str,
+        environ: Mapping[str, str] | None = None,
+        **script: Any,
+    ) -> None:
+        config = parse_args(["scripted", *flags], environ=environ or {})
+        asyncio.run(_run(replies, scenario, config, script))
 
     return run
 
 
 async def _run(
-    replies: list[Any], scenario: Scenario, flags: tuple[str, ...], script: dict[str, Any]
+    replies: list[Any], scenario: Scenario, config: Config, script: dict[str, Any]
 ) -> None:
     replies = [reply if isinstance(reply, dict) else {"pieces": reply} for reply in replies]
     read = msgspec.convert({"replies": replies} | script, Script)
-    config = parse_args(["scripted", *flags], environ={})
     served = load_scripted(config, read)
     settings = EngineSettings.derive(config, served.backend.cache_groups, served.model_len)
     with ThreadPoolExecutor(2) as workers:

@@ -18,8 +18,11 @@ def test_models_and_version(serve):
     serve([["x"]], scenario, "--served-model-name", "shiny")
 
 
-def test_server_info_hides_keys_and_folders(serve, tmp_path, monkeypatch):
-    monkeypatch.setenv("VLLM_SECRET_FOLDER", str(tmp_path))
+def test_server_info_hides_secrets_and_folders(serve, tmp_path, monkeypatch):
+    monkeypatch.setenv("VLLM_API_KEY", "hush-key")
+    monkeypatch.setenv("VLLM_PREFIX_CACHING_HASH_SEED", "hush-seed")
+    monkeypatch.setenv("OCTAVO_CACHE", str(tmp_path))
+    monkeypatch.setenv("VT_SERVER_SSE_PING_S", "7")
 
     async def scenario(client):
         for form in ("text", "json"):
@@ -28,10 +31,17 @@ def test_server_info_hides_keys_and_folders(serve, tmp_path, monkeypatch):
             assert set(reply.json()) == {"vllm_config", "vllm_env", "system_env"}
             assert b"hush" not in reply.body
             assert str(tmp_path).encode() not in reply.body
-        assert reply.json()["vllm_config"]["server"]["api_key"] == "1 keys"
+        shown = reply.json()["vllm_config"]
+        assert shown["server"]["api_key"] == "set"
+        assert shown["cache"]["prefix_caching_hash_seed"] == "set"
+        assert shown["video"]["video_workdir"] == tmp_path.name
+        assert shown["cache"]["block_size"] == 32
+        seed = {"VLLM_PREFIX_CACHING_HASH_SEED": "set", "VT_SERVER_SSE_PING_S": "7"}
+        assert reply.json()["vllm_env"] == seed, "only what options are read from"
         assert (await client.get("/server_info?config_format=xml")).status == 400
 
-    serve([["x"]], scenario, "--api-key", "hush", "--video-workdir", str(tmp_path))
+    flags = ("--api-key", "hush", "--video-workdir", str(tmp_path))
+    serve([["x"]], scenario, *flags, environ={"VLLM_PREFIX_CACHING_HASH_SEED": "hush-seed"})
 
 
 def test_tokens_go_round(serve):

@@ -2,7 +2,7 @@
 
 import os
 import platform
-from dataclasses import asdict
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -12,11 +12,12 @@ from starlette.responses import Response
 from octavo import __version__
 from octavo.api.routes.replies import json_reply
 from octavo.config import Config
+from octavo.config.config import GROUPS
+from octavo.config.fields import Flag, flags_of
 from octavo.errors import InvalidRequest, NotFound
 from octavo.serving.context import Context
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-ENVIRONMENT_PREFIXES = ("VT_", "VLLM_", "OCTAVO_")
 
 
 async def health(request: Request) -> Response:
@@ -32,7 +33,7 @@ async def version(_: Request) -> Response:
 
 
 async def server_info(request: Request) -> Response:
-    """Configuration and machine, without keys and folders. `config_format`: text or json."""
+    """Configuration and machine, without secrets and folders. `config_format`: text or json."""
     context: Context = request.app.state.context
     form = request.query_params.get("config_format", "text")
     if form not in ("text", "json"):
@@ -41,11 +42,7 @@ async def server_info(request: Request) -> Response:
     return json_reply(
         {
             "vllm_config": shown if form == "json" else msgspec.json.encode(shown).decode(),
-            "vllm_env": {
-                name: value
-                for name, value in sorted(os.environ.items())
-                if name.startswith(ENVIRONMENT_PREFIXES) and os.sep not in value
-            },
+            "vllm_env": public_environment(os.environ),
             "system_env": {
                 "octavo": __version__,
                 "python": platform.python_version(),
@@ -58,21 +55,32 @@ async def server_info(request: Request) -> Response:
 
 
 def public_config(config: Config) -> dict[str, Any]:
-    """The configuration without keys; of a path only its last part."""
-
-    def shown(name: str, value: Any) -> Any:
-        if name == "api_key":
-            return f"{len(value)} keys"
-        if isinstance(value, str) and os.sep in value:
-            return os.path.basename(value.rstrip(os.sep))
-        return value
-
-    groups = asdict(config)
+    """The configuration by group. Of a path only the last part, of a secret only whether it is."""
     return {
-        group: {name: shown(name, value) for name, value in values.items()}
-        for group, values in groups.items()
-        if isinstance(values, dict)
+        name: {
+            member.name: _shown(getattr(getattr(config, name), member.name), flag)
+            for member, flag in flags_of(group)
+        }
+        for name, group in GROUPS.items()
     }
+
+
+def public_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    """The variables that options are read from, as far as they are set."""
+    return {
+        flag.env: _shown(environ[flag.env], flag)
+        for group in GROUPS.values()
+        for _, flag in flags_of(group)
+        if flag.env in environ
+    }
+
+
+def _shown(value: Any, flag: Flag) -> Any:
+    if flag.secret:
+        return "set" if value else "unset"
+    if isinstance(value, str) and os.sep in value:
+        return os.path.basename(value.rstrip(os.sep))
+    return value
 
 
 async def metrics(request: Request) -> Response:
