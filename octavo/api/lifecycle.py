@@ -104,6 +104,7 @@ async def _run(
         life = Life(context, pipe, listener)
         context.engine.start()
         try:
+            await asyncio.to_thread(served.backend.wait_loaded)
             await life.run()
         finally:
             if not await context.engine.stop():

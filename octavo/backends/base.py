@@ -125,6 +125,10 @@ class Backend(Protocol):
     cache_groups: tuple[CacheGroup, ...]
     vocab_size: int  # ids the sampler may draw; further rows of logits are never looked at
 
+    def wait_loaded(self) -> None:
+        """Return when the weights are loaded; raise ModelFileError for what went wrong there."""
+        ...
+
     def allocate_cache(self, num_blocks: int, block_size: int) -> None:
         """Reserve cache memory for every group; forgets what was cached."""
         ...

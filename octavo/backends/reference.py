@@ -50,6 +50,9 @@ class ReferenceBackend:
         self._times: list[OpTime] = []
         self._profiling = False
 
+    def wait_loaded(self) -> None:
+        """They were decoded at once."""
+
     def allocate_cache(self, num_blocks: int, block_size: int) -> None:
         """Zeroed memory for every layer; the system hands it out when it is first written."""
         self._layers = {}  # free the old memory first

@@ -170,8 +170,6 @@ def _unbuilt(config: Config) -> Iterator[str]:
         yield f"--scheduling-policy {config.scheduler.policy} (give fcfs)"
     if config.scheduler.enable_jump_forward:
         yield "jump-forward decoding (--enable-jump-forward or VT_ENABLE_JUMP_FORWARD)"
-    if config.model.backend == "native":
-        yield "--backend native (give auto or reference)"
     if config.model.device == "cuda":
         yield "--device cuda (give auto or cpu)"
     if config.cache.kv_cache_dtype in ("fp8", "int8"):

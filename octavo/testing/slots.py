@@ -41,6 +41,9 @@ class SlotBackend:
         """The row [vocab_size] after `context`, the whole sequence as the cache has it."""
         raise NotImplementedError
 
+    def wait_loaded(self) -> None:
+        """There are no weights."""
+
     def allocate_cache(self, num_blocks: int, block_size: int) -> None:
         self._cache = np.full(num_blocks * block_size, EMPTY_SLOT, np.int32)
         self._block_size = block_size
