@@ -141,7 +141,6 @@ UNBUILT = {
     "reasoning parser": ["--reasoning-parser", "deepseek_r1"],
     "policy": ["--schedule-policy", "lpm"],
     "jump-forward": ["--enable-jump-forward"],
-    "native": ["--backend", "native"],
     "cuda": ["--device", "cuda"],
     "fp8": ["--kv-cache-dtype", "fp8"],
     "int8": ["--kv-cache-dtype", "int8"],
