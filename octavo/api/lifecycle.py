@@ -78,7 +78,9 @@ def _serve(config: Config, load: Callable[[Config], Served]) -> int:
     with Listener(config.server.host, config.server.port) as listener:
         pipe = ShutdownPipe(config.trace.shutdown_fifo) if config.trace.shutdown_fifo else None
         served = load(config)
-        settings = EngineSettings.derive(config, served.backend.cache_groups, served.model_len)
+        groups = served.backend.cache_groups
+        settings = EngineSettings.derive(config, groups, served.model_len)
+        logger.info("%s", settings.cache_in_words(groups))
         if settings.max_model_len < served.model_len and not config.model.max_model_len:
             logger.info(
                 "the model's length is fitted to the KV cache: %d of %d tokens",

@@ -10,7 +10,7 @@ from octavo.errors import ConfigError
 
 # Share of the free memory that the cache takes when neither --num-blocks nor --kv-cache-memory is
 # given. Pages are touched on use only, so an idle server does not hold it.
-FREE_MEMORY_SHARE = 0.5
+FREE_MEMORY_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,16 @@ class EngineSettings:
             prefix_caching=cache.prefix_caching,
             hash_seed=cache.prefix_caching_hash_seed,
             max_queue=scheduler.max_queue,
+        )
+
+    def cache_in_words(self, groups: tuple[CacheGroup, ...]) -> str:
+        """Size of the KV cache, for the log."""
+        tokens = self.num_blocks * self.block_size
+        size_bytes = tokens * sum(group.bytes_per_token for group in groups)
+        caching = "on" if self.prefix_caching else "off"
+        return (
+            f"KV cache: {self.num_blocks} blocks of {self.block_size} tokens = {tokens} tokens, "
+            f"{size_bytes / 2**20:.0f} MiB when full; prefix caching {caching}"
         )
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from octavo.config import Config
 from octavo.errors import ModelFileError
 from octavo.serving.params import BOUNDS
+from octavo.weights.quickstart import SMOLLM2
 
 if TYPE_CHECKING:
     from octavo.backends.base import Backend
@@ -67,7 +68,7 @@ def load_served(config: Config) -> Served:
             model_len=model.config.max_position_embeddings,
             vocab_size=vocab_size,
             eos_token_ids=_eos_token_ids(checkpoint, model, tokenizer, vocab_size),
-            defaults=sampling_defaults(checkpoint.generation_config),
+            defaults=_defaults(config, checkpoint),
         )
 
 
@@ -146,18 +147,26 @@ def _eos_token_ids(
     return frozenset(token_id for token_id in found if 0 <= token_id < vocab_size)
 
 
-def sampling_defaults(generation_config: Mapping[str, Any]) -> dict[str, float]:
-    """The values of generation_config.json that requests may also set; wrong ones are left out."""
+def _defaults(config: Config, checkpoint: Checkpoint) -> dict[str, float]:
+    if config.model.model == SMOLLM2.name:
+        return sampling_defaults(SMOLLM2.sampling, f"the card of {SMOLLM2.name}")
+    return sampling_defaults(checkpoint.generation_config)
+
+
+def sampling_defaults(
+    values: Mapping[str, Any], source: str = "generation_config.json"
+) -> dict[str, float]:
+    """The values that requests may also set; wrong ones are left out."""
     defaults: dict[str, float] = {}
     for name in DEFAULTS_READ:
-        value = generation_config.get(name)
+        value = values.get(name)
         if value is None:
             continue
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if is_number and BOUNDS[name].holds(value):
             defaults[name] = value
         else:
-            logger.warning("generation_config.json: %s is out of range and not used", name)
+            logger.warning("%s: %s is out of range and not used", source, name)
     if defaults:
-        logger.info("defaults of generation_config.json: %s", defaults)
+        logger.info("sampling defaults of %s: %s", source, defaults)
     return defaults

