@@ -4,10 +4,6 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "elementwise/elementwise.h"
-#include "norm/rms_norm.h"
-#include "rope/rope.h"
-
 namespace octavo {
 
 namespace {
@@ -33,6 +29,13 @@ Range share(int64_t count, int thread, int threads) {
 
 int64_t units_of(int64_t tiles) { return (tiles + unit_tiles - 1) / unit_tiles; }
 
+// Cuts `count` things into pieces, about `each` for a thread. Who computes a piece changes no bit.
+int64_t piece_of(int64_t count, int threads, int64_t each) {
+    return std::max<int64_t>(1, count / (threads * each));
+}
+
+int pieces(int64_t count, int64_t piece) { return static_cast<int>((count + piece - 1) / piece); }
+
 double seconds(std::chrono::steady_clock::time_point time) {
     return std::chrono::duration<double>(time.time_since_epoch()).count();
 }
@@ -47,7 +50,7 @@ Executor::Executor(Program program, int threads, Isa isa, KvType kv_type)
       attention_(attention_kernels(isa)),
       pool_(threads),
       plan_of_op_(program_.ops.size(), -1),
-      next_task_(plan_.phases.size()),
+      progress_(plan_.phases.size()),
       scratch_(static_cast<size_t>(threads)),
       sampler_(program_.vocab_size, threads, isa) {
     for (size_t i = 0; i < program_.ops.size(); i++) {
@@ -217,132 +220,63 @@ void Executor::run_tokens(const StepInput& input, int64_t begin, int64_t end) {
         stored = std::max(stored, attention_plans_[i].stored_floats());
     }
     if (stored_.size() < static_cast<size_t>(stored)) stored_.resize(static_cast<size_t>(stored));
-    for (std::atomic<int>& next : next_task_) next.store(0, std::memory_order_relaxed);
+    for (Progress& progress : progress_) progress.restart();
 
     pool_.run([this](int thread) {
         for (size_t i = 0; i < plan_.phases.size(); i++) {
-            run_phase(plan_.phases[i], static_cast<int>(i), thread);
+            if (profiling_) {
+                run_profiled(plan_.phases[i], progress_[i], thread);
+            } else {
+                run_phase(plan_.phases[i], progress_[i], thread);
+            }
         }
     });
 }
 
-void Executor::run_phase(const Phase& phase, int index, int thread) {
-    const Range tokens = share(tokens_, thread, pool_.size());
-    if (phase.kind == Phase::Kind::local) {
-        for (const LocalStep& step : phase.steps) {
-            const auto start = profiling_ ? Clock::now() : Clock::time_point();
-            run_local(step, tokens.begin, tokens.end, thread);
-            if (profiling_) {
-                pool_.barrier();
-                if (thread == 0) record(step.op, start);
-            }
+void Executor::run_phase(const Phase& phase, Progress& progress, int thread) {
+    switch (phase.kind) {
+        case Phase::Kind::local: {
+            const int64_t piece = piece_of(tokens_, pool_.size(), 4);
+            pool_.share_out(progress, pieces(tokens_, piece), [&](int i) {
+                const int64_t end = std::min((i + 1) * piece, tokens_);
+                for (const LocalStep& step : phase.steps) run_local(step, i * piece, end, thread);
+            });
+            return;
         }
-        if (!profiling_) pool_.barrier();
-        return;
-    }
-    // A profile times linears one by one; else those of one input are shared out together.
-    const auto start = profiling_ ? Clock::now() : Clock::time_point();
-    if (phase.kind == Phase::Kind::attend) {
-        const Op& op = program_.ops[static_cast<size_t>(phase.ops[0])];
-        run_attend(op, next_task_[static_cast<size_t>(index)], thread);
-        pool_.barrier();
-        if (profiling_ && thread == 0) record(phase.ops[0], start);
-    } else if (!profiling_) {
-        run_linears(phase.ops, thread);
-        pool_.barrier();
-    } else {
-        for (const int op : phase.ops) {
-            const auto op_start = Clock::now();
-            run_linears({op}, thread);
-            pool_.barrier();
-            if (thread == 0) record(op, op_start);
+        case Phase::Kind::linears: {
+            // Many tokens make long pieces, which need not be many.
+            const int64_t units = units_of_linears(phase.ops);
+            const int64_t piece = piece_of(units, pool_.size(), tokens_ < 64 ? 6 : 2);
+            pool_.share_out(progress, pieces(units, piece), [&](int i) {
+                run_linears(phase.ops, i * piece, std::min((i + 1) * piece, units));
+            });
+            return;
         }
+        case Phase::Kind::attend:
+            run_attend(program_.ops[static_cast<size_t>(phase.ops[0])], progress, thread);
     }
 }
 
-void Executor::run_local(const LocalStep& step, int64_t begin, int64_t end, int thread) {
-    const Op& op = program_.ops[static_cast<size_t>(step.op)];
-    switch (step.kind) {
-        case StepKind::angles: {
-            const Rope& rope = program_.ropes[static_cast<size_t>(step.value)];
-            const int64_t half = static_cast<int64_t>(rope.frequencies.size());
-            for (int64_t t = begin; t < end; t++) {
-                rope_angles(positions_[t], rope.frequencies.data(), half, angles(step.value, t));
+// The same, operation by operation, with fixed shares and a barrier after each: for the profile.
+void Executor::run_profiled(const Phase& phase, Progress& progress, int thread) {
+    const auto timed = [&](int op, const auto& run) {
+        const auto start = Clock::now();
+        run();
+        pool_.barrier();
+        if (thread == 0) record(op, start);
+    };
+    const Range tokens = share(tokens_, thread, pool_.size());
+    for (const LocalStep& step : phase.steps) {
+        timed(step.op, [&] { run_local(step, tokens.begin, tokens.end, thread); });
+    }
+    for (const int op : phase.ops) {
+        timed(op, [&] {
+            if (phase.kind == Phase::Kind::attend) {
+                return run_attend(program_.ops[static_cast<size_t>(op)], progress, thread);
             }
-            return;
-        }
-        case StepKind::embed: {
-            const Matrix& matrix = program_.matrices[static_cast<size_t>(op.matrix)];
-            const auto& packed = packed_[static_cast<size_t>(op.matrix)];
-            const int64_t bytes = static_cast<int64_t>(row_bytes(matrix.type, matrix.cols));
-            for (int64_t t = begin; t < end; t++) {
-                float* out = value(op.output, t);
-                if (packed) {
-                    packed->decode_packed_row(token_ids_[t], out);
-                } else {
-                    const int64_t row = matrix.row_order.empty()
-                                            ? token_ids_[t]
-                                            : matrix.row_order[static_cast<size_t>(token_ids_[t])];
-                    decode_row(matrix.type, matrix.raw + row * bytes, matrix.cols, out);
-                }
-            }
-            return;
-        }
-        case StepKind::rms_norm: {
-            const float* gain = program_.vectors[static_cast<size_t>(op.vector)].data();
-            const int64_t width = program_.widths[static_cast<size_t>(op.output)];
-            for (int64_t t = begin; t < end; t++) {
-                rms_norm(value(op.inputs[0], t), gain, width, op.eps, value(op.output, t), isa_);
-            }
-            return;
-        }
-        case StepKind::quantise: {
-            const int64_t cols = program_.widths[static_cast<size_t>(step.value)];
-            const int64_t stride = plan_.values[static_cast<size_t>(step.value)].stride;
-            quantise_q8(value(step.value, 0), stride, cols, begin, end, quantised(step.value),
-                        isa_);
-            return;
-        }
-        case StepKind::rope: {
-            const Rope& config = program_.ropes[static_cast<size_t>(op.rope)];
-            const int64_t half = static_cast<int64_t>(config.frequencies.size());
-            for (int64_t t = begin; t < end; t++) {
-                rope(value(op.inputs[0], t), angles(op.rope, t), op.heads, config.head_dim, half,
-                     value(op.output, t), isa_);
-            }
-            return;
-        }
-        case StepKind::write: {
-            const CacheLayer& layer = program_.layers[static_cast<size_t>(op.layer)];
-            const int64_t* slots = slots_[static_cast<size_t>(layer.group)];
-            KvLayer& cache = cache_[static_cast<size_t>(op.layer)];
-            for (int64_t t = begin; t < end; t++) {
-                cache.write(slots[t], value(op.inputs[1], t), value(op.inputs[2], t), attention_);
-            }
-            return;
-        }
-        case StepKind::merge: {
-            const AttentionPlan& plan = attention_plan(op);
-            const AttentionInput input = attention_input(op);
-            float* scratch = scratch_[static_cast<size_t>(thread)].total.data();
-            for (int64_t t = begin; t < end; t++) {
-                merge(t, op.attention, plan, input, attention_, scratch);
-            }
-            return;
-        }
-        case StepKind::silu_mul:
-        case StepKind::add: {
-            const int64_t width = program_.widths[static_cast<size_t>(op.output)];
-            for (int64_t t = begin; t < end; t++) {
-                const float* a = value(op.inputs[0], t);
-                const float* b = value(op.inputs[1], t);
-                if (step.kind == StepKind::add) {
-                    add(a, b, width, value(op.output, t));
-                } else {
-                    silu_mul(a, b, width, value(op.output, t), isa_);
-                }
-            }
-        }
+            const Range units = share(units_of_linears({op}), thread, pool_.size());
+            run_linears({op}, units.begin, units.end);
+        });
     }
 }
 
@@ -354,21 +288,25 @@ Activations Executor::activations(int index) {
     return input;
 }
 
-void Executor::run_linears(const std::vector<int>& ops, int thread) {
-    // All units of all linears in one row; each thread takes a stretch of it.
+int64_t Executor::units_of_linears(const std::vector<int>& ops) const {
     int64_t units = 0;
     for (const int op : ops) {
         const int matrix = program_.ops[static_cast<size_t>(op)].matrix;
         units += units_of(packed_[static_cast<size_t>(matrix)]->tiles());
     }
-    const Range mine = share(units, thread, pool_.size());
+    return units;
+}
+
+// The units of all linears stand in one row; this computes a stretch of it.
+void Executor::run_linears(const std::vector<int>& ops, int64_t stretch_begin,
+                           int64_t stretch_end) {
     int64_t first = 0;
     for (const int index : ops) {
         const Op& op = program_.ops[static_cast<size_t>(index)];
         const PackedLinear& weights = *packed_[static_cast<size_t>(op.matrix)];
         const int64_t count = units_of(weights.tiles());
-        const int64_t begin = std::max(mine.begin, first) - first;
-        const int64_t end = std::min(mine.end, first + count) - first;
+        const int64_t begin = std::max(stretch_begin, first) - first;
+        const int64_t end = std::min(stretch_end, first + count) - first;
         first += count;
         if (begin >= end) continue;
         const float* bias =
@@ -394,17 +332,15 @@ AttentionInput Executor::attention_input(const Op& op) {
     return input;
 }
 
-void Executor::run_attend(const Op& op, std::atomic<int>& next, int thread) {
+void Executor::run_attend(const Op& op, Progress& progress, int thread) {
     const AttentionPlan& plan = attention_plan(op);
     const AttentionInput input = attention_input(op);
     const size_t group = static_cast<size_t>(program_.layers[static_cast<size_t>(op.layer)].group);
-    const int count = static_cast<int>(plan.tasks().size());
-    for (int i = next.fetch_add(1, std::memory_order_relaxed); i < count;
-         i = next.fetch_add(1, std::memory_order_relaxed)) {
+    pool_.share_out(progress, static_cast<int>(plan.tasks().size()), [&](int i) {
         attend(plan.tasks()[static_cast<size_t>(i)], op.attention, sequences_[group], plan,
                cache_[static_cast<size_t>(op.layer)], input, attention_,
                scratch_[static_cast<size_t>(thread)]);
-    }
+    });
 }
 
 void Executor::compute_logits(int64_t begin, int64_t end) {
@@ -423,26 +359,26 @@ void Executor::compute_logits(int64_t begin, int64_t end) {
     input.x = hidden;
     input.ld_x = stride;
     input.q8 = quantise ? hidden_q8_.data() : nullptr;
-    pool_.run([&](int thread) {
-        if (quantise) {
-            const Range mine = share(rows, thread, pool_.size());
-            quantise_q8(hidden, stride, weights.cols(), mine.begin, mine.end, hidden_q8_.data(),
-                        isa_);
-            pool_.barrier();
-        }
-        const Range units = share(units_of(tiles), thread, pool_.size());
-        const int64_t tile_begin = units.begin * unit_tiles;
-        const int64_t tile_end = std::min(units.end * unit_tiles, tiles);
-        if (tile_begin >= tile_end) return;
-        linear_tiles(weights, input, 0, rows, tile_begin, tile_end, logits_.data(), ld, nullptr,
-                     isa_);
-        if (op.scale == 1.0f) return;
-        const int64_t row_end = std::min(tile_end * tile_rows, program_.vocab_size);
-        for (int64_t r = 0; r < rows; r++) {
-            for (int64_t i = tile_begin * tile_rows; i < row_end; i++) {
-                logits_[static_cast<size_t>(r * ld + i)] *= op.scale;
+    Progress quantised, multiplied;
+    const int64_t units = units_of(tiles);
+    const int64_t piece = piece_of(units, pool_.size(), 8);
+    pool_.run([&](int) {
+        pool_.share_out(quantised, quantise ? static_cast<int>(rows) : 0, [&](int row) {
+            quantise_q8(hidden, stride, weights.cols(), row, row + 1, hidden_q8_.data(), isa_);
+        });
+        pool_.share_out(multiplied, pieces(units, piece), [&](int i) {
+            const int64_t tile_begin = i * piece * unit_tiles;
+            const int64_t tile_end = std::min((i + 1) * piece * unit_tiles, tiles);
+            linear_tiles(weights, input, 0, rows, tile_begin, tile_end, logits_.data(), ld, nullptr,
+                         isa_);
+            if (op.scale == 1.0f) return;
+            const int64_t row_end = std::min(tile_end * tile_rows, program_.vocab_size);
+            for (int64_t r = 0; r < rows; r++) {
+                for (int64_t k = tile_begin * tile_rows; k < row_end; k++) {
+                    logits_[static_cast<size_t>(r * ld + k)] *= op.scale;
+                }
             }
-        }
+        });
     });
 }
 

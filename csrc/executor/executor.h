@@ -73,10 +73,12 @@ class Executor {
 
     void check(const StepInput& input) const;
     void run_tokens(const StepInput& input, int64_t begin, int64_t end);
-    void run_phase(const Phase& phase, int index, int thread);
+    void run_phase(const Phase& phase, Progress& progress, int thread);
+    void run_profiled(const Phase& phase, Progress& progress, int thread);
     void run_local(const LocalStep& step, int64_t begin, int64_t end, int thread);
-    void run_linears(const std::vector<int>& ops, int thread);
-    void run_attend(const Op& op, std::atomic<int>& next, int thread);
+    int64_t units_of_linears(const std::vector<int>& ops) const;
+    void run_linears(const std::vector<int>& ops, int64_t begin, int64_t end);
+    void run_attend(const Op& op, Progress& progress, int thread);
     void compute_logits(int64_t begin, int64_t end);
 
     float* value(int index, int64_t token) {
@@ -122,8 +124,8 @@ class Executor {
     std::vector<AttentionShape> shapes_;          // different ones of the program
     std::vector<AttentionPlan> attention_plans_;  // by (shape, group)
     std::vector<int> plan_groups_;
-    std::vector<int> plan_of_op_;              // by op
-    std::vector<std::atomic<int>> next_task_;  // by phase
+    std::vector<int> plan_of_op_;     // by op
+    std::vector<Progress> progress_;  // by phase
 
     std::vector<float> arena_;
     std::vector<float> stored_;  // partitions of attention

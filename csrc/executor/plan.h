@@ -1,8 +1,10 @@
-// From a program to phases: what threads do together between two barriers, and where values lie.
+// From a program to phases: what threads do together before any goes on, and where values lie.
 //
-//     local    each thread takes a range of tokens and runs a chain of steps on it
-//     linears  each thread takes a range of output rows of linears that read one input, all tokens
-//     attend   threads take attention tasks one by one
+//     local    a unit is a range of tokens and runs a chain of steps on it
+//     linears  a unit is a range of output rows of linears that read one input, for all tokens
+//     attend   a unit is an attention task
+//
+// Threads take units one by one; a phase ends when its units are done.
 //
 // A layer of Llama is local [norm, quantise], linears [q k v], local [rope rope write], attend,
 // local [merge, quantise], linears [o], local [add, norm, quantise], linears [gate up],

@@ -102,6 +102,10 @@ void ThreadPool::work(int thread) {
     }
 }
 
+void ThreadPool::wait_done(const Progress& progress, int count) {
+    wait_for([&] { return progress.done.load(std::memory_order_acquire) >= count; });
+}
+
 void ThreadPool::barrier() {
     if (size_ == 1) return;
     const uint32_t before = passed_.load(std::memory_order_relaxed);

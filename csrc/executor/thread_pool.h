@@ -11,6 +11,17 @@
 
 namespace octavo {
 
+// How far the threads are with a number of units.
+struct alignas(64) Progress {
+    std::atomic<int> next{0};  // taken so far, or more
+    std::atomic<int> done{0};
+
+    void restart() {
+        next.store(0, std::memory_order_relaxed);
+        done.store(0, std::memory_order_relaxed);
+    }
+};
+
 class ThreadPool {
   public:
     // `threads` counts the caller of `run`, who is thread 0.
@@ -30,12 +41,26 @@ class ThreadPool {
                    const_cast<void*>(static_cast<const void*>(&function)));
     }
 
+    // Inside `run`: calls work(unit) for each of `count` units, once each, in whichever thread is
+    // free, and returns when all are done. A thread that the system has put aside holds up nobody,
+    // unless it is in the middle of a unit. All threads pass the same, fresh `progress`.
+    template <typename Work>
+    void share_out(Progress& progress, int count, const Work& work) {
+        for (int unit = progress.next.fetch_add(1, std::memory_order_relaxed); unit < count;
+             unit = progress.next.fetch_add(1, std::memory_order_relaxed)) {
+            work(unit);
+            progress.done.fetch_add(1, std::memory_order_release);
+        }
+        if (progress.done.load(std::memory_order_acquire) < count) wait_done(progress, count);
+    }
+
     // Inside `run`: returns when all threads have called it. What was written before is seen after.
     void barrier();
 
   private:
     using Erased = void (*)(void* function, int thread);
 
+    static void wait_done(const Progress& progress, int count);
     void run_erased(Erased call, void* function);
     void work(int thread);
 
