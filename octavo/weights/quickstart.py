@@ -13,7 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from octavo.errors import ModelFileError
@@ -33,7 +33,8 @@ class QuickModel:
     member: str
     size_bytes: int
     sha256: str
-    sampling: Mapping[str, float]  # what its card recommends; the file itself names nothing
+    # What its card recommends; the file itself names nothing.
+    sampling: Mapping[str, float] = field(default_factory=dict)
 
 
 SMOLLM2 = QuickModel(
