@@ -106,8 +106,8 @@ class AsyncEngine:
         self._loop.inbox.put(Submit(request))
         return stream
 
-    def check_room(self, count: int) -> None:
-        """Is there room for `count` more requests, running or waiting?
+    def check_room(self, count: int, coming: int = 0) -> None:
+        """Is there room for `count` more requests, running or waiting, beside `coming` others?
 
         Raises TooManyRequests when not now, InvalidRequest when never.
         """
@@ -121,9 +121,10 @@ class AsyncEngine:
                 "(--max-num-seqs and --max-queue together)",
                 param="n",
             )
-        if len(self._streams) + count > most:
+        taken = len(self._streams) + coming
+        if taken + count > most:
             raise TooManyRequests(
-                f"{max(0, len(self._streams) - settings.max_num_seqs)} requests are waiting and "
+                f"{max(0, taken - settings.max_num_seqs)} requests are waiting and "
                 f"--max-queue is {settings.max_queue}; try again later"
             )
 

@@ -6,11 +6,15 @@ from octavo.errors import InvalidRequest
 
 
 class ActiveRequests:
-    """Client request id → engine request ids (one a choice)."""
+    """Client request id → engine request ids (one a choice).
+
+    coming: choices of these that have been let in, but are not in the engine yet.
+    """
 
     def __init__(self) -> None:
         self._requests: dict[str, tuple[str, ...]] = {}
         self._aborted: set[str] = set()
+        self.coming = 0
 
     def __len__(self) -> int:
         return len(self._requests)
@@ -28,6 +32,10 @@ class ActiveRequests:
         """The request has ended. Idempotent."""
         self._requests.pop(client_id, None)
         self._aborted.discard(client_id)
+
+    def is_aborted(self, client_id: str) -> bool:
+        """Does this request run, and is it marked?"""
+        return client_id in self._aborted
 
     def mark_aborted(self, client_ids: Iterable[str] | None = None) -> list[tuple[str, ...]]:
         """Engine ids of each of these requests (None: of all) that runs and is not marked yet."""

@@ -18,6 +18,7 @@ from octavo.serving.params import (
     num_alternatives,
 )
 from octavo.serving.prompts import truncate
+from octavo.text.stop import stop_automaton
 
 logger = logging.getLogger(__name__)
 
@@ -99,6 +100,7 @@ def plan_chat(context: Context, fields: ChatFields, chat: Chat, request_id: str)
     job = Job(
         token_ids,
         fit_to_prompt(params, len(token_ids), limits, "messages"),
+        stop_automaton(params.stop),
         prefix=_echo(fields, chat),
     )
     return Plan(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from octavo.engine.sampling import SamplingParams
 from octavo.engine.stream import TokenDelta
 from octavo.serving.logprobs import TokenEntry, TokenNames
+from octavo.text.automaton import Automaton
 from octavo.text.detokenizer import Detokenizer
 from octavo.text.stop import StopStrings
 from octavo.text.tokenizer import Tokenizer
@@ -47,6 +48,7 @@ class Choice:
     The token that ends an answer (EOS, stop id) is counted, but has neither text nor entry.
     Log-probability entries and token ids go out together with the next text.
     prefix, prompt_ids: a prompt that the text begins with (`echo`), its tokens for the entries.
+    stops: made of `params.stop` beforehand, for many choices; None: made here.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Choice:
         *,
         prefix: str = "",
         prompt_ids: Sequence[int] = (),
+        stops: Automaton | None = None,
     ) -> None:
         self.num_tokens = 0  # generated, the last one included
         self.cached_tokens = 0
@@ -66,7 +69,9 @@ class Choice:
         self._params = params
         self._names = names
         self._text = Detokenizer(tokenizer, params.skip_special_tokens)
-        self._stops = StopStrings(params.stop, params.include_stop_str_in_output)
+        self._stops = StopStrings(
+            params.stop if stops is None else stops, params.include_stop_str_in_output
+        )
         self._prompt_ids = prompt_ids
         self._pending = ChoiceDelta(text=prefix)
         self._chars = len(prefix)  # decoded so far, whether sent or held

@@ -15,6 +15,7 @@ from octavo.serving.params import (
     num_alternatives,
 )
 from octavo.serving.prompts import Prompt, truncate
+from octavo.text.stop import stop_automaton
 
 DEFAULT_MAX_TOKENS = 16
 
@@ -57,6 +58,7 @@ def plan_completion(context: Context, fields: CompletionFields, request_id: str)
             param="n",
         )
     jobs = []
+    stops = stop_automaton(params.stop)
     for prompt in prompts:
         token_ids = truncate(
             prompt.token_ids, fields.truncate_prompt_tokens, fields.truncation_side, limits
@@ -66,6 +68,7 @@ def plan_completion(context: Context, fields: CompletionFields, request_id: str)
             Job(
                 token_ids,
                 fit_to_prompt(params, len(token_ids), limits),
+                stops,
                 text=cut.text,
                 prefix=_text_of(context, cut) if fields.echo else "",
                 echo=scores_echo,

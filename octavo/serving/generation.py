@@ -16,6 +16,9 @@ from octavo.serving.choice import Choice, ChoiceDelta
 from octavo.serving.context import Context
 from octavo.serving.logprobs import TokenNames
 from octavo.serving.usage import Usage
+from octavo.text.automaton import Automaton
+
+SLICE = 64  # choices that are submitted before others have their turn on the event loop
 
 logger = logging.getLogger(__name__)
 
@@ -24,11 +27,13 @@ logger = logging.getLogger(__name__)
 class Job:
     """One prompt, ready for the engine. `params` fit it; `prefix` is what its answers begin with.
 
-    echo: log-probability entries begin with the prompt's, if those are computed.
+    stops: finds `params.stop`. echo: log-probability entries begin with the prompt's, if those are
+    computed.
     """
 
     token_ids: list[int]
     params: SamplingParams
+    stops: Automaton
     text: str | None = None
     prefix: str = ""
     echo: bool = False
@@ -62,41 +67,61 @@ class Generation:
     """Runs a plan. `close` whenever the client wants no more; also after the end."""
 
     def __init__(self, context: Context, plan: Plan) -> None:
-        """Submit everything, or raise with nothing left behind.
-
-        Raises Unavailable, TooManyRequests, and InvalidRequest for more choices than ever fit.
-        """
+        """Nothing is submitted yet; call `begin` instead."""
         self.plan = plan
+        self.choices: list[Choice] = []
         self._context = context
         self._streams: list[RequestStream] = []
         self._began_s = time.monotonic()
         self._closed = False
-        names = TokenNames(context.served.tokenizer, plan.tokens_as_ids)
-        work = [(job, k) for job in plan.jobs for k in range(plan.n)]
-        self.choices = [
-            Choice(
-                context.served.tokenizer,
-                job.params,
-                names,
-                prefix=job.prefix,
-                prompt_ids=job.token_ids if job.echo else (),
-            )
-            for job, _ in work
-        ]
-        self._texts = [""] * len(work)  # kept for the log only
-        ids = [child_id(plan.request_id, index) for index in range(len(work))]
-        context.engine.check_room(len(ids))
+        self._texts = [""] * (len(plan.jobs) * plan.n)  # kept for the log only
+
+    @classmethod
+    async def begin(cls, context: Context, plan: Plan) -> "Generation":
+        """Submit everything, or raise with nothing left behind.
+
+        Raises Unavailable, TooManyRequests, and InvalidRequest for more choices than ever fit.
+        """
+        ids = [child_id(plan.request_id, index) for index in range(len(plan.jobs) * plan.n)]
+        context.engine.check_room(len(ids), context.active.coming)
         context.active.add(plan.request_id, ids)
+        generation = cls(context, plan)
         try:
-            for engine_id, (job, k) in zip(ids, work, strict=True):
-                self._submit(engine_id, job, k)
+            await generation._submit_all(ids)
         except BaseException:
-            self.close()
+            generation.close()
             raise
         if context.metrics is not None:
             context.metrics.observe_params(plan.n, plan.jobs[0].params.max_tokens)
+        return generation
 
-    def _submit(self, engine_id: str, job: Job, k: int) -> None:
+    async def _submit_all(self, ids: list[str]) -> None:
+        context, n = self._context, self.plan.n
+        names = TokenNames(context.served.tokenizer, self.plan.tokens_as_ids)
+        left = len(ids)
+        context.active.coming += left
+        try:
+            for index, engine_id in enumerate(ids):
+                if index and index % SLICE == 0:
+                    await asyncio.sleep(0)
+                context.active.coming -= 1
+                left -= 1
+                self._submit(engine_id, self.plan.jobs[index // n], index % n, names)
+        finally:
+            context.active.coming -= left
+        if context.active.is_aborted(self.plan.request_id):
+            context.engine.abort(ids)  # those that were not submitted yet when it was asked for
+
+    def _submit(self, engine_id: str, job: Job, k: int, names: TokenNames) -> None:
+        choice = Choice(
+            self._context.served.tokenizer,
+            job.params,
+            names,
+            prefix=job.prefix,
+            prompt_ids=job.token_ids if job.echo else (),
+            stops=job.stops,
+        )
+        self.choices.append(choice)
         params = job.params
         if k and params.seed is not None:
             params = replace(params, seed=params.seed + k)

@@ -238,7 +238,7 @@ async def _run_all(context: Context, plans: list[Plan], report: Report) -> list[
     tasks: list[asyncio.Task[Completion]] = []
     try:
         for plan in plans:
-            generations.append(Generation(context, plan))
+            generations.append(await Generation.begin(context, plan))
         tasks += [asyncio.create_task(finish(generation)) for generation in generations]
         return await asyncio.gather(*tasks)
     finally:
@@ -250,7 +250,8 @@ async def _run_all(context: Context, plans: list[Plan], report: Report) -> list[
 
 
 async def _stream(context: Context, plan: Plan) -> AsyncGenerator[Delta]:
-    async with aclosing(Generation(context, plan).deltas()) as pieces:
+    generation = await Generation.begin(context, plan)
+    async with aclosing(generation.deltas()) as pieces:
         async for piece in pieces:
             for _, delta in piece:
                 yield Delta(

@@ -20,6 +20,7 @@ BIAS_LIMIT = 100.0
 MAX_STOPS = 128
 MAX_STOP_CHARS = 65536
 MAX_BAD_WORDS = 1024
+MAX_BAD_WORD_CHARS = 65536
 
 
 class SamplingFields(Protocol):
@@ -333,9 +334,12 @@ def _logit_bias(given: dict[str, Any], limits: ModelLimits) -> tuple[tuple[int, 
 
 def _bad_words(words: list[str], tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:
     """Each word as the token sequences that spell it, with and without a leading space."""
-    if len(words) > MAX_BAD_WORDS:
+    size = sum(map(len, words))
+    if len(words) > MAX_BAD_WORDS or size > MAX_BAD_WORD_CHARS:
         raise InvalidRequest(
-            f"bad_words has {len(words)} words; allowed: {MAX_BAD_WORDS}", param="bad_words"
+            f"bad_words has {len(words)} words of {size} characters; allowed: {MAX_BAD_WORDS} "
+            f"words of {MAX_BAD_WORD_CHARS} characters together",
+            param="bad_words",
         )
     sequences: dict[tuple[int, ...], None] = {}
     for word in words:

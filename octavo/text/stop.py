@@ -1,9 +1,14 @@
 """Cuts an answer at its stop strings, in whatever pieces it comes; holds back what it must."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from octavo.text.automaton import Automaton
+
+
+def stop_automaton(stops: Iterable[str]) -> Automaton:
+    """What finds the strings. Slow where they are long; never changes, so any thread may use it."""
+    return Automaton(stop for stop in stops if stop)
 
 
 class StopStrings:
@@ -14,8 +19,9 @@ class StopStrings:
     `include`: the stop string itself is part of the answer; nothing is then ever held back.
     """
 
-    def __init__(self, stops: Sequence[str], include: bool = False) -> None:
-        self._automaton = Automaton(stop for stop in stops if stop)
+    def __init__(self, stops: Sequence[str] | Automaton, include: bool = False) -> None:
+        """stops: the strings, or `stop_automaton` of them, which many answers may share."""
+        self._automaton = stops if isinstance(stops, Automaton) else stop_automaton(stops)
         self._include = include
         self._state = 0
         self._held = _Held()

@@ -1,11 +1,17 @@
 """A client that goes away ends its request, wherever that is; and other ends of streams."""
 
 import asyncio
+import threading
 
 import pytest
 from starlette.types import Message
 
+from octavo.api.schemas.completions import CompletionBody
 from octavo.api.sse import PING, EventStream
+from octavo.errors import TooManyRequests, Unavailable
+from octavo.serving.completions import plan_completion
+from octavo.serving.generation import SLICE, Generation
+from octavo.text import stop
 
 SLOW = {"step_delay_ms": 5}
 
@@ -183,6 +189,98 @@ def test_draining_refuses_what_is_new(serve):
         assert events[-1]["choices"][0]["finish_reason"] == "length"
 
     serve(replies(), scenario, **SLOW)
+
+
+def test_many_choices_leave_others_their_turn(serve):
+    async def scenario(client):
+        engine, most, open_before = client.context.engine, 0, 0
+        asking = asyncio.create_task(client.complete("go", n=500, temperature=1, max_tokens=1))
+        async with asyncio.timeout(30):
+            while not asking.done():
+                await asyncio.sleep(0)
+                most = max(most, engine.num_open - open_before)
+                open_before = engine.num_open
+        assert 0 < most <= SLICE
+        assert len((await asking).json()["choices"]) == 500
+        assert client.context.active.coming == 0
+
+    serve(replies(), scenario)
+
+
+async def partly_submitted(client):
+    """Returns when some choices of a request are in the engine, but not all."""
+    async with asyncio.timeout(10):
+        while not client.context.active.coming or not client.context.engine.num_open:
+            await asyncio.sleep(0)
+
+
+def test_abort_while_choices_are_submitted(serve):
+    async def scenario(client):
+        asking = asyncio.create_task(client.complete("go", n=500, temperature=1, max_tokens=-1))
+        await partly_submitted(client)
+        assert client.context.abort() == 1
+        choices = (await asking).json()["choices"]
+        assert {choice["finish_reason"] for choice in choices} == {"abort"}
+        await client.until_idle()
+
+    serve(replies(), scenario, **SLOW)
+
+
+def test_choices_on_their_way_take_room(serve):
+    async def scenario(client):
+        plan = plan_completion(client.context, CompletionBody(prompt="go"), "late")
+        asking = asyncio.create_task(client.complete("go", n=200, temperature=1, max_tokens=1))
+        await partly_submitted(client)
+        with pytest.raises(TooManyRequests):
+            await Generation.begin(client.context, plan)
+        assert (await asking).status == 200
+
+    serve(replies(), scenario, "--max-num-seqs", "100", "--max-queue", "100", **SLOW)
+
+
+@pytest.mark.parametrize("how", ["failure", "cancelled"])
+def test_nothing_is_left_of_choices_that_were_submitted(serve, monkeypatch, how):
+    async def scenario(client):
+        context, submit = client.context, client.context.engine.submit
+
+        def failing(request_id, *args, **kw):
+            if request_id.endswith("300"):
+                raise Unavailable("no more")
+            return submit(request_id, *args, **kw)
+
+        if how == "failure":
+            monkeypatch.setattr(context.engine, "submit", failing)
+        asking = asyncio.create_task(client.complete("go", n=500, temperature=1, max_tokens=-1))
+        await partly_submitted(client)
+        if how == "cancelled":
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+        else:
+            assert (await asking).status == 503
+        assert not context.engine.num_open
+        assert not context.active
+        assert context.active.coming == 0
+        await client.until_idle()
+
+    serve(replies(), scenario, **SLOW)
+
+
+def test_choices_share_what_finds_stop_strings(serve, monkeypatch):
+    made = []
+
+    class Counted(stop.Automaton):
+        def __init__(self, patterns):
+            made.append(threading.current_thread() is threading.main_thread())
+            super().__init__(patterns)
+
+    async def scenario(client):
+        monkeypatch.setattr(stop, "Automaton", Counted)
+        reply = await client.complete(["go", "on"], n=3, temperature=1, stop=["k tick t"])
+        assert {choice["text"] for choice in reply.json()["choices"]} == {"tic"}
+        assert made == [False], "made once, and not on the event loop"
+
+    serve(replies(), scenario)
 
 
 # ------------------------------------------------------------------------------- streams alone

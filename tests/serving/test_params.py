@@ -119,6 +119,11 @@ def test_bias_is_clamped():
         refused("logit_bias", logit_bias={"5": value})
 
 
+def test_bad_words_are_bounded_together():
+    assert len(params(bad_words=["a" * 40000, "b" * 25536]).bad_words) == 4
+    assert "65537 characters" in refused("bad_words", bad_words=["a" * 40000, "b" * 25537])
+
+
 def test_bad_words_with_and_without_a_space():
     assert params(bad_words=["ab", " ab"]).bad_words == ((97, 98), (32, 97, 98))
 

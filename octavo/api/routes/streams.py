@@ -125,7 +125,7 @@ async def answer(
     """Run a checked plan and answer as the body asks."""
     context: Context = request.app.state.context
     context.check_open()  # the plan took its time
-    generation = Generation(context, plan)
+    generation = await Generation.begin(context, plan)
     wire = make_wire(context, head, bool(body.return_token_ids))
     if not body.stream:
         return await _answer_whole(request, generation, wire)
