@@ -19,6 +19,9 @@ from octavo.serving.context import Context
 BODY_PAUSE_S = 60.0  # between two parts of a body
 LARGE_BYTES = 256 * 2**10  # bodies above are parsed on a worker thread
 
+MAX_CONTAINERS = 2**17
+_NO_MARKS = bytes(set(range(256)) - set(b'"[{'))
+
 logger = logging.getLogger(__name__)
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -72,7 +75,14 @@ def check_content_type(request: Request) -> None:
 
 
 def parse_json(data: bytes) -> object:
-    """JSON text to a value. Raises InvalidRequest, also where it is nested too deeply."""
+    """JSON text to a value. Raises InvalidRequest, also where it is nested too deeply.
+
+    Decoding holds the interpreter's lock, so bodies of very many lists are refused before it.
+    """
+    if _num_containers(data) > MAX_CONTAINERS:
+        raise InvalidRequest(
+            f"the body has too many lists and objects; allowed: {MAX_CONTAINERS} together"
+        )
     try:
         return msgspec.json.decode(data)
     except RecursionError:
@@ -84,6 +94,17 @@ def parse_json(data: bytes) -> object:
                 param=path or None,
             ) from None
         raise InvalidRequest(f"the body is not JSON: {error}") from None
+
+
+def _num_containers(data: bytes) -> int:
+    """Lists and objects of a JSON text; an upper bound where there are few."""
+    rough = data.count(b"[") + data.count(b"{")
+    if rough <= MAX_CONTAINERS:
+        return rough
+    # Without escaped quotes, what stands between an odd number of quotes is in a string, and two
+    # quotes side by side change nothing.
+    marks = data.replace(rb"\\", b"").replace(rb"\"", b"").translate(None, _NO_MARKS)
+    return sum(map(len, marks.replace(b'""', b"").split(b'"')[::2]))
 
 
 def _not_finite(data: bytes) -> str | None:

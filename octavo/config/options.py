@@ -251,12 +251,12 @@ class ServerOptions:
         metavar="PATH",
     )
     max_body_bytes: int = option(
-        32 * 2**20,
+        8 * 2**20,
         "--max-body-bytes",
         doc="Largest request body; a larger one gets 413.",
         convert=size_bytes,
         metavar="BYTES",
-        default_text="32M",
+        default_text="8M",
     )
     max_logprobs: int = option(
         20,

@@ -2,11 +2,16 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, StringConstraints
+from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic_core import PydanticCustomError
 
-from octavo.api.schemas.common import FirstError, Integer, SamplingBody, Schema
+from octavo.api.schemas.common import Integer, SamplingBody, Schema, check_length
 
 MAX_TOOLS = 512
+MAX_MESSAGES = 2**13
+MAX_PARTS = 2**12  # of one message
+MAX_CALLS = 2**10  # of one message
+MAX_INSIDE = 2**13  # parts and calls of all messages
 
 
 class FunctionCall(Schema):
@@ -36,15 +41,19 @@ class ContentPart(Schema):
     type: str
 
 
+Parts = Annotated[list[str | ContentPart], Field(max_length=MAX_PARTS, fail_fast=True)]
+Calls = Annotated[list[ToolCall], Field(max_length=MAX_CALLS, fail_fast=True)]
+
+
 class Message(Schema):
     """One message. Further keys go to the chat template as they are."""
 
     model_config = ConfigDict(extra="allow")
 
     role: Annotated[str, StringConstraints(min_length=1, max_length=64)]
-    content: str | Annotated[list[str | ContentPart], FirstError] | None = None
+    content: str | Parts | None = None
     name: str | None = None
-    tool_calls: Annotated[list[ToolCall], FirstError] | None = None
+    tool_calls: Calls | None = None
     tool_call_id: str | None = None
 
 
@@ -67,9 +76,27 @@ class Tool(Schema):
     function: FunctionDefinition
 
 
-Messages = Annotated[list[Message], Field(min_length=1, fail_fast=True)]
+def _bounded(messages: object) -> object:
+    check_length(messages, MAX_MESSAGES)
+    inside = 0
+    for message in messages if isinstance(messages, list) else ():
+        if isinstance(message, dict):
+            lists = (message.get("content"), message.get("tool_calls"))
+            inside += sum(len(value) for value in lists if isinstance(value, list))
+    if inside > MAX_INSIDE:
+        raise PydanticCustomError(
+            "too_many", f"must have at most {MAX_INSIDE} content parts and tool calls together"
+        )
+    return messages
+
+
+Messages = Annotated[
+    list[Message],
+    Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True),
+    BeforeValidator(_bounded),
+]
 Tools = Annotated[list[Tool], Field(min_length=1, max_length=MAX_TOOLS, fail_fast=True)]
-Documents = Annotated[list[dict[str, Any]], FirstError]
+Documents = Annotated[list[dict[str, Any]], Field(max_length=MAX_PARTS, fail_fast=True)]
 
 
 class NamedFunction(Schema):

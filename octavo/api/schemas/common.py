@@ -10,6 +10,7 @@ from pydantic import (
     Field,
     StringConstraints,
 )
+from pydantic_core import PydanticCustomError
 
 
 def _whole(value: object) -> object:
@@ -24,16 +25,27 @@ def _plain_id(value: str) -> str:
 
 
 Integer = Annotated[int, BeforeValidator(_whole)]
-# A body with a million wrong items must not make a million errors.
-FirstError = Field(fail_fast=True)
-Texts = Annotated[list[str], FirstError]
-Integers = Annotated[list[int], FirstError]
+MAX_TEXTS = 2**14
+MAX_IDS = 2**18  # more than any vocabulary has
+MAX_TOKENS = 2**20  # of a prompt
+
+# A body with a million wrong items must not make a million errors. And the checks hold the
+# interpreter's lock, so they must not see a million items either.
+Texts = Annotated[list[str], Field(max_length=MAX_TEXTS, fail_fast=True)]
+TokenIds = Annotated[list[int], Field(max_length=MAX_IDS, fail_fast=True)]
+Tokens = Annotated[list[int], Field(max_length=MAX_TOKENS, fail_fast=True)]
 ShortText = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 
 # `#` sets a request's choices apart in the engine.
 RequestId = Annotated[
     str, StringConstraints(min_length=1, max_length=256), AfterValidator(_plain_id)
 ]
+
+
+def check_length(value: object, most: int) -> None:
+    """For validators that look before any item is checked."""
+    if isinstance(value, list) and len(value) > most:
+        raise PydanticCustomError("too_long", "too long", {"max_length": most})
 
 
 class Schema(BaseModel):
@@ -65,7 +77,7 @@ class SamplingBody(Schema):
     max_tokens: Integer | None = Field(None, description="-1: as many as fit.")
     min_tokens: Integer | None = None
     stop: str | Texts | None = None
-    stop_token_ids: Integers | None = None
+    stop_token_ids: TokenIds | None = None
     ignore_eos: bool | None = None
     include_stop_str_in_output: bool | None = None
     skip_special_tokens: bool | None = None
@@ -73,9 +85,9 @@ class SamplingBody(Schema):
         None, description="Without effect: no spaces are ever added."
     )
     logit_bias: dict[str, Any] | None = Field(
-        None, description="Token id as text -> bias, clamped to -100..100."
+        None, max_length=MAX_IDS, description="Token id as text -> bias, clamped to -100..100."
     )
-    allowed_token_ids: Integers | None = None
+    allowed_token_ids: TokenIds | None = None
     bad_words: Texts | None = None
     prompt_logprobs: Integer | None = None
     return_tokens_as_token_ids: bool | None = None

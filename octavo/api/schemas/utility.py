@@ -3,7 +3,7 @@
 from typing import Any
 
 from octavo.api.schemas.chat import Documents, Messages, Tools
-from octavo.api.schemas.common import Integers, Schema, Texts
+from octavo.api.schemas.common import Schema, Texts, Tokens
 
 
 class TokenizeText(Schema):
@@ -35,7 +35,7 @@ class DetokenizeBody(Schema):
     """/detokenize."""
 
     model: str | None = None
-    tokens: Integers
+    tokens: Tokens
 
 
 class AbortBody(Schema):
