@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -311,6 +312,17 @@ class Terminal:
         before, _, self._seen = self._seen.partition(words)
         return before
 
+    def press_until(self, keys, words):
+        """Type the keys again each second until something is shown.
+
+        CPython misses a signal that comes after readline has shown its prompt and before it waits
+        for keys; a person would press again too.
+        """
+        self.type(keys)
+        while not self._seen and not select.select([self._ours], [], [], 1.0)[0]:
+            self.type(keys)
+        self.until(words)
+
     def close(self):
         self.process.kill()
         self.process.wait()
@@ -344,7 +356,6 @@ def test_ctrl_c_stops_the_answer_and_ctrl_d_the_program(terminal):
     terminal.type("now stop\n")
     terminal.until("the end")
     terminal.until("> ")
-    terminal.type("\x03")
-    terminal.until("> ")
+    terminal.press_until("\x03", "> ")
     terminal.type("\x04")
     assert terminal.process.wait(30) == 0
