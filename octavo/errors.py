@@ -14,6 +14,7 @@ OctavoError
     ├── MethodNotAllowed   405
     ├── RequestTimeout     408: the body did not come
     ├── BodyTooLarge       413
+    ├── HeadersTooLarge    431
     ├── TooManyRequests    429, with `retry_after_s`
     ├── EngineFailure      500: a step failed; the engine goes on
     └── Unavailable        503: draining or the engine is dead, with `retry_after_s`
@@ -112,6 +113,13 @@ class RequestTimeout(RequestError):
     """The request body stopped coming."""
 
     status = 408
+    type = "BadRequestError"
+
+
+class HeadersTooLarge(RequestError):
+    """The request's line and headers are larger than this server reads."""
+
+    status = 431
     type = "BadRequestError"
 
 

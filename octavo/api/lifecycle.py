@@ -31,6 +31,8 @@ SWITCH_INTERVAL_S = 0.0005  # so that no thread waits 5 ms for another
 WORKER_THREADS = 4
 POLL_S = 0.02
 GIVE_UP_S = 2.0  # for what was told to end, after the drain
+STEP_S = 5.0  # for the last step
+FORCED_S = 0.2  # for each of these after a second signal
 KEEP_ALIVE_S = 75
 
 logger = logging.getLogger(__name__)
@@ -109,7 +111,7 @@ async def _run(
             await asyncio.to_thread(served.backend.wait_loaded)
             await life.run()
         finally:
-            if not await context.engine.stop():
+            if not await context.engine.stop(FORCED_S if life.forced else STEP_S):
                 logger.warning("a model step did not return in time; leaving without it")
         return life.exit_code
 
@@ -124,6 +126,7 @@ class Life:
         self._listener = listener
         self._server = make_server(context)
         self.exit_code = idle_exit_code(context.config)
+        self.forced = False  # by a second signal
         self._draining: asyncio.Task[None] | None = None
         self._num_traces = 0
         loop = asyncio.get_running_loop()
@@ -139,10 +142,24 @@ class Life:
         announce = asyncio.create_task(self._announce())
         try:
             await self._server.serve(sockets=[self._listener.socket])
+            if self.forced:
+                await self._end_connections()
         finally:
             announce.cancel()
             if self._pipe is not None:
                 self._pipe.close()
+
+    async def _end_connections(self) -> None:
+        """Those that do not end by themselves; nothing is answered there any more."""
+        state = self._server.server_state
+        if await _until(lambda: not state.tasks, FORCED_S):
+            return
+        for connection in list(state.connections):
+            connection.transport.abort()
+        await _until(lambda: not state.connections, FORCED_S)
+        for task in list(state.tasks):
+            task.cancel()
+        await _until(lambda: not state.tasks, FORCED_S)
 
     async def _announce(self) -> None:
         while not self._server.started:
@@ -156,9 +173,10 @@ class Life:
             self.begin_drain()
         else:
             logger.warning("%s again: ending now", name)
+            self.forced = True
             self._server.force_exit = True
             self._server.should_exit = True
-            self._context.abort()
+            self._context.engine.give_up()
 
     def on_trace(self) -> None:
         """SIGUSR2 arms a trace of the coming steps."""
@@ -217,6 +235,7 @@ def make_server(context: Context) -> "uvicorn.Server":
     import uvicorn
 
     from octavo.api.app import build_app
+    from octavo.api.protocol import BoundedHttp
 
     class Server(uvicorn.Server):
         def capture_signals(self) -> nullcontext[None]:  # type: ignore[override]
@@ -225,7 +244,7 @@ def make_server(context: Context) -> "uvicorn.Server":
     return Server(
         uvicorn.Config(
             build_app(context),
-            http="httptools",
+            http=BoundedHttp,
             loop="none",
             ws="none",
             lifespan="off",

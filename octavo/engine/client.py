@@ -135,6 +135,13 @@ class AsyncEngine:
             self._loop.inbox.put(Abort(known, "abort"))
         return len(known)
 
+    def give_up(self) -> None:
+        """End all requests with `abort` for their consumers, not waiting for the running step."""
+        for stream in self._streams.values():
+            stream.deliver(TokenDelta([], finish_reason="abort"))
+        self._streams.clear()
+        self._open.clear()
+
     async def reset_prefix_cache(self, reset_running_requests: bool = False) -> bool:
         """Empty the prefix cache; False while blocks are in use, unless requests are preempted."""
         self.check()

@@ -42,6 +42,12 @@ class Scripted(ServerProcess):
         connection.request("POST", "/v1/completions", body, {"Connection": "close"})
         return connection.getresponse()
 
+    def metric(self, name: str) -> float:
+        with closing(HTTPConnection(HOST, self.port, timeout=30)) as connection:
+            connection.request("GET", "/metrics")
+            lines = connection.getresponse().read().decode().splitlines()
+        return float(next(line for line in lines if line.startswith(name + "{")).split()[-1])
+
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
 
@@ -112,6 +118,60 @@ def test_second_signal_ends_at_once(start):
         server.signal(signal.SIGTERM)
         assert server.wait() == 0
     assert time.monotonic() - began < 10
+    assert "Traceback" not in server.log()
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_second_signal_does_not_wait_for_a_step(start, stream):
+    server = start("--drain-timeout", "60", step_delay_ms=60_000).until_ready()
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+    body = json.dumps({"prompt": "go", "max_tokens": -1, "stream": stream}).encode()
+    with (
+        socket.create_connection((HOST, server.port), timeout=30) as waiting,
+        socket.create_connection((HOST, server.port), timeout=30) as half,
+    ):
+        half.sendall(head % 100 + b'{"prom')
+        waiting.sendall(head % len(body) + body)
+        server.until(lambda: server.metric("vllm:num_requests_running") == 1)
+        server.signal(signal.SIGTERM)
+        server.until(lambda: "SIGTERM" in server.log())
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+        answer = waiting.makefile("rb").read()
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert b'"finish_reason":"abort"' in answer
+    assert "Traceback" not in server.log()
+    assert "ERROR" not in server.log()
+
+
+def heads(server: Scripted, *parts: bytes) -> bytes:
+    """The answer to a head that comes in these parts, each when the server has read the others."""
+    with socket.create_connection((HOST, server.port), timeout=30) as client:
+        for part in parts:
+            client.sendall(part)
+            time.sleep(0.1)
+        return client.makefile("rb").read()
+
+
+def test_headers_are_bounded(start):
+    server = start().until_ready()
+    get, close = b"GET /health HTTP/1.1\r\nHost: x\r\n", b"Connection: close\r\n\r\n"
+    chunked = b"POST /ping HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    small, long = b"A: %s\r\n" % (b"a" * 1000), b"a" * (2**16 - 500)
+    assert heads(server, get + small * 60 + close).startswith(b"HTTP/1.1 200 ")
+    for parts in (
+        (get + small * 64, small * 2),
+        (get + b"A: " + long, b"a" * 1000),  # never ends
+        (b"GET /" + long, b"a" * 1000),
+    ):
+        head, _, body = heads(server, *parts).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 431 ")
+        assert json.loads(body)["error"]["code"] == 431
+    answer = heads(server, chunked + b"0\r\n", b"A: " + long, b"a" * 1000)
+    assert b"HTTP/1.1 431 " in answer
+    with closing(server.ask()) as reply:
+        assert reply.status == 200, "large bodies and others are as before"
+    assert server.stop() == 0
     assert "Traceback" not in server.log()
 
 
