@@ -26,9 +26,9 @@ class RequireKey:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         guarded = scope["type"] == "http" and route_path(scope).startswith(GUARDED)
         if guarded and not self._accepts(Headers(scope=scope)):
-            refusal = Unauthorized(
-                "this server needs an API key; send the header `Authorization: Bearer KEY`"
-            )
+            given = "authorization" in Headers(scope=scope)
+            why = "the API key is wrong" if given else "this server needs an API key"
+            refusal = Unauthorized(f"{why}; send the header `Authorization: Bearer KEY`")
             await error_response(refusal)(scope, receive, send)
             return
         await self._app(scope, receive, send)

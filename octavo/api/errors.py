@@ -136,6 +136,8 @@ def _sentence(detail: ErrorDetails) -> str:
     """pydantic's words, without names of Python types."""
     if detail["type"] == "missing":
         return "is required"
+    if detail["type"] == "extra_forbidden":
+        return "is no field of this body"
     if detail["type"] in ("dict_type", "model_type", "model_attributes_type"):
         return "must be an object"
     if detail["type"] == "list_type":

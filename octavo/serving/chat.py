@@ -92,7 +92,7 @@ def plan_chat(context: Context, fields: ChatFields, chat: Chat, request_id: str)
         prompt_logprobs=prompt_logprobs,
     )
     token_ids = truncate(
-        tokenise_chat(context, fields, chat),
+        tokenise_chat(context, fields, chat, fields.truncate_prompt_tokens is not None),
         fields.truncate_prompt_tokens,
         fields.truncation_side,
         limits,
@@ -114,8 +114,13 @@ def plan_chat(context: Context, fields: ChatFields, chat: Chat, request_id: str)
     )
 
 
-def tokenise_chat(context: Context, fields: RenderFields, chat: Chat) -> list[int]:
-    """The token ids of a chat as the model's template writes it."""
+def tokenise_chat(
+    context: Context, fields: RenderFields, chat: Chat, any_length: bool = False
+) -> list[int]:
+    """The token ids of a chat as the model's template writes it.
+
+    any_length: a chat longer than the model is no error.
+    """
     if fields.chat_template is not None:
         raise InvalidRequest(
             "chat_template: a request may not bring a template; leave it out",
@@ -138,7 +143,9 @@ def tokenise_chat(context: Context, fields: RenderFields, chat: Chat) -> list[in
         continue_final_message=goes_on,
         kwargs=_variables(context, fields),
     )
-    return context.prompts.encode_chat(rendered, bool(fields.add_special_tokens))
+    return context.prompts.encode_chat(
+        rendered, bool(fields.add_special_tokens), any_length=any_length
+    )
 
 
 def _variables(context: Context, fields: RenderFields) -> dict[str, Any]:

@@ -6,6 +6,7 @@ text (reasoning, tool calls) goes where `_pending_text` grows: behind the stop s
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from octavo.engine.sampling import SamplingParams
 from octavo.engine.stream import TokenDelta
@@ -88,7 +89,7 @@ class Choice:
         self.cached_tokens = max(self.cached_tokens, delta.cached_tokens)
         if delta.prompt_logprobs is not None:
             self.prompt_logprobs = delta.prompt_logprobs
-            self._echo_prompt(delta.prompt_logprobs)
+            self._echo_prompt(delta.prompt_logprobs, self._pending.text)
         ready: list[ChoiceDelta] = []
         num_speaking = len(delta.token_ids) - (delta.finish_reason == "stop")
         for i, token_id in enumerate(delta.token_ids):
@@ -144,11 +145,29 @@ class Choice:
         self._since, self._began = 0, True
         return cut
 
-    def _echo_prompt(self, scores: list[PositionLogprobs | None]) -> None:
-        """Entries of an echoed prompt, in front of all others."""
-        text, offset, wanted = Detokenizer(self._tokenizer, False), 0, self._params.logprobs or 0
-        for token_id, score in zip(self._prompt_ids, scores, strict=False):
+    def _echo_prompt(self, scores: list[PositionLogprobs | None], prompt: str) -> None:
+        """Entries of the echoed prompt, in front of all others."""
+        wanted = self._params.logprobs or 0
+        offsets = self._prompt_offsets(prompt)
+        for token_id, offset, score in zip(self._prompt_ids, offsets, scores, strict=False):
             if score is not None:
                 score = score._replace(top=score.top[:wanted])
             self._pending.logprobs.append(self._names.entry(token_id, offset, score))
-            offset += len(text.feed([token_id]))
+
+    def _prompt_offsets(self, prompt: str) -> list[int]:
+        """Where each token of the prompt begins in its text.
+
+        Encoding may have put things around it that are not in the text: BOS and a space in front,
+        EOS behind. They are at 0 and at the end, and all others where the text has them.
+        """
+        text, pieces = Detokenizer(self._tokenizer, False), []
+        for token_id in self._prompt_ids:
+            pieces.append(text.feed([token_id]))
+        spelled = "".join(pieces) + text.flush()
+        end = len(spelled)
+        for token_id, piece in zip(reversed(self._prompt_ids), reversed(pieces), strict=True):
+            if token_id not in self._tokenizer.special_ids or spelled.endswith(prompt, 0, end):
+                break
+            end -= len(piece)
+        starts = accumulate(map(len, pieces), initial=len(prompt) - end)
+        return [min(max(start, 0), len(prompt)) for start in starts]

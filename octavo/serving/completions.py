@@ -49,7 +49,11 @@ def plan_completion(context: Context, fields: CompletionFields, request_id: str)
         logprobs=logprobs,
         prompt_logprobs=_most(prompt_logprobs, logprobs) if scores_echo else prompt_logprobs,
     )
-    prompts = context.prompts.read_all(fields.prompt, fields.add_special_tokens is not False)
+    prompts = context.prompts.read_all(
+        fields.prompt,
+        fields.add_special_tokens is not False,
+        any_length=fields.truncate_prompt_tokens is not None,
+    )
     n = fields.n or 1
     most = int(BOUNDS["n"].high)
     if len(prompts) * n > most:

@@ -29,8 +29,13 @@ class PromptReader:
     max_chars: int = 0
     max_prompts: int = 0
 
-    def read_all(self, given: GivenPrompt, add_special_tokens: bool = True) -> list[Prompt]:
-        """The `prompt` of a completion request: text, token ids, or a list of either."""
+    def read_all(
+        self, given: GivenPrompt, add_special_tokens: bool = True, *, any_length: bool = False
+    ) -> list[Prompt]:
+        """The `prompt` of a completion request: text, token ids, or a list of either.
+
+        any_length: what is longer than the model is no error; it will be cut.
+        """
         prompts: list[str | list[int]]
         if isinstance(given, str):
             prompts = [given]
@@ -45,25 +50,33 @@ class PromptReader:
                 f"prompt is a list of {len(prompts)}; allowed: {self.max_prompts} in one request",
                 param="prompt",
             )
-        return [self._read(prompt, add_special_tokens) for prompt in prompts]
+        return [self._read(prompt, add_special_tokens, any_length) for prompt in prompts]
 
-    def _read(self, given: str | list[int], add_special_tokens: bool) -> Prompt:
+    def _read(self, given: str | list[int], add_special_tokens: bool, any_length: bool) -> Prompt:
         if isinstance(given, str):
-            prompt = Prompt(self.encode(given, add_special_tokens), given)
+            prompt = Prompt(self.encode(given, add_special_tokens, any_length=any_length), given)
         else:
             prompt = Prompt(self.check_ids(given, "prompt"))
         if not prompt.token_ids:
             raise InvalidRequest("prompt has no tokens; it must not be empty", param="prompt")
         return prompt
 
-    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+    def encode(
+        self, text: str, add_special_tokens: bool = True, *, any_length: bool = False
+    ) -> list[int]:
         """A prompt that was given as text, control tokens in it parsed."""
-        self.check_size(text, "prompt")
+        self.check_size(text, "prompt", any_length)
         return self.tokenizer.encode(text, add_special_tokens)
 
-    def encode_chat(self, rendered: RenderedPrompt, add_special_tokens: bool = False) -> list[int]:
+    def encode_chat(
+        self,
+        rendered: RenderedPrompt,
+        add_special_tokens: bool = False,
+        *,
+        any_length: bool = False,
+    ) -> list[int]:
         """A rendered chat."""
-        self.check_size(rendered.text, "messages")
+        self.check_size(rendered.text, "messages", any_length)
         return self.tokenizer.encode_rendered(rendered, add_special_tokens)
 
     def check_ids(self, token_ids: list[int], param: str) -> list[int]:
@@ -76,12 +89,14 @@ class PromptReader:
                 )
         return token_ids
 
-    def check_size(self, text: str, param: str) -> None:
+    def check_size(self, text: str, param: str, any_length: bool = False) -> None:
         """Refuse what cannot fit, before the slow work. A token has at most so many bytes."""
         if self.max_chars and len(text) > self.max_chars:
             raise InvalidRequest(
                 f"{param} has {len(text)} characters; allowed: {self.max_chars}", param=param
             )
+        if any_length:
+            return
         limit, longest = self.limits.max_model_len, self.tokenizer.max_token_bytes
         size_bytes = len(text.encode("utf-8", "surrogatepass"))
         if size_bytes > limit * longest:

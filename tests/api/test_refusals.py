@@ -235,6 +235,10 @@ def test_too_long_names_both_lengths(serve, stream):
         assert error["code"] == "context_length_exceeded"
         cut = await client.complete("a" * 150, truncate_prompt_tokens=90)
         assert cut.json()["usage"]["prompt_tokens"] == 90
+        for keep, count in ((90, 90), (-1, 99)):
+            for send in (client.complete, client.chat):
+                cut = await send("a" * 5000, truncate_prompt_tokens=keep, max_tokens=1)
+                assert cut.json()["usage"]["prompt_tokens"] == count
 
     serve([["ok"]], scenario, max_model_len=100)
 

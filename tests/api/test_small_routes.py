@@ -130,7 +130,9 @@ def test_abort(serve):
     serve([["tick "] * 3000], scenario, DEV, step_delay_ms=5)
 
 
-@pytest.mark.parametrize("body", [b"{", {"request_ids": 3}, {"request_ids": [3]}, [1]])
+@pytest.mark.parametrize(
+    "body", [b"{", {"ids": ["a"]}, {"request_ids": 3}, {"request_ids": [3]}, [1]]
+)
 def test_malformed_abort_has_its_own_body(serve, body):
     async def scenario(client):
         reply = await client.post("/abort_requests", body)
@@ -172,6 +174,16 @@ def test_metrics(serve):
     serve([["x"]], scenario)
 
 
+def test_what_is_longer_than_the_model_is_counted(serve):
+    async def scenario(client):
+        reply = await client.post("/tokenize", {"prompt": "a" * 5000})
+        assert (reply.json()["count"], reply.json()["max_model_len"]) == (5000, 100)
+        messages = [{"role": "user", "content": "a" * 5000}]
+        assert (await client.post("/tokenize", {"messages": messages})).json()["count"] > 5000
+
+    serve([["x"]], scenario, max_model_len=100)
+
+
 def test_metrics_can_be_switched_off(serve):
     async def scenario(client):
         assert (await client.get("/metrics")).status == 404
@@ -187,6 +199,7 @@ def test_api_keys(serve):
                 reply = await client.get(path, headers=headers)
                 assert reply.status == 401, given
                 assert reply.error()["code"] == "invalid_api_key"
+                assert ("is wrong" in reply.error()["message"]) == (given is not None)
                 assert reply.headers["x-request-id"]
         for key in ("one", "zwö"):
             sent = key.encode().decode("latin-1")

@@ -15,6 +15,7 @@ from octavo.testing.scripted.tokenizer import ScriptedTokenizer
 from octavo.types import PositionLogprobs, TokenLogprob
 
 MARK = Piece(special="<|mark|>")
+BOS, EOS_ = Piece(special="<s>"), Piece(special="</s>")
 
 
 def tokenizer_of(pieces: Sequence[str | bytes | Piece]) -> tuple[ScriptedTokenizer, list[int]]:
@@ -164,3 +165,25 @@ def test_entries_know_where_their_tokens_stand():
 def test_entries_go_with_their_text():
     deltas, _ = speak(["a", "<", "b"], stop=("<|",), with_scores=True)
     assert [(d.text, len(d.logprobs)) for d in deltas] == [("a", 1), ("<b", 2), ("", 0)]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "pieces", "offsets"),
+    [
+        ("né b", [b"n", b"\xc3", b"\xa9", b" b"], [0, 1, 1, 2]),
+        ("hi you", [BOS, b" hi", b" you"], [0, 0, 2]),  # as SentencePiece does: a space in front
+        ("s", [BOS, b" s", EOS_], [0, 0, 1]),
+        ("<s>s", [BOS, b"s"], [0, 3]),  # written by the client
+        ("", [BOS], [0]),
+        ("ab", [b"other", b" text"], [0, 0]),  # not what it spells: still inside
+    ],
+)
+def test_offsets_of_an_echoed_prompt_are_in_its_text(prompt, pieces, offsets):
+    tokenizer, ids = tokenizer_of(pieces)
+    params = SamplingParams(max_tokens=1, logprobs=0)
+    names = TokenNames(tokenizer)
+    choice = Choice(tokenizer, params, names, prefix=prompt, prompt_ids=ids)
+    known: list[PositionLogprobs | None] = [None, *scores(ids[1:])]
+    delta = TokenDelta([ids[0]], scores(ids[:1]), known, finish_reason="length")
+    told = whole(choice.feed(delta))
+    assert [entry.offset for entry in told.logprobs] == [*offsets, len(prompt)]

@@ -1,5 +1,7 @@
 """POST /tokenize, POST /detokenize, GET /tokenizer_info."""
 
+from functools import partial
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,10 +21,11 @@ async def tokenize(request: Request) -> Response:
     check_model(body.model, context.served.name)
     if isinstance(body, TokenizeChat):
         chat = Chat(raw["messages"], raw.get("tools"))
-        tokens = await context.run(tokenise_chat, context, body, chat)
+        tokens = await context.run(tokenise_chat, context, body, chat, True)
     else:
         special = body.add_special_tokens is not False
-        tokens = await context.run(context.prompts.encode, body.prompt, special)
+        encode = partial(context.prompts.encode, any_length=True)
+        tokens = await context.run(encode, body.prompt, special)
     names = None
     if body.return_token_strs:
         names = await context.run(_names, context, tokens)

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from pydantic import ConfigDict
+
 from octavo.api.schemas.chat import Documents, Messages, Tools
 from octavo.api.schemas.common import Schema, Texts, Tokens
 
@@ -39,6 +41,8 @@ class DetokenizeBody(Schema):
 
 
 class AbortBody(Schema):
-    """/abort_requests. Without ids: all."""
+    """/abort_requests. Without ids: all; so a misspelt key must not be ignored."""
+
+    model_config = ConfigDict(extra="forbid")
 
     request_ids: Texts | None = None
