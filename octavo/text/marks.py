@@ -1,8 +1,9 @@
 """Break marks: a character put into every control token that a user's string spells, so that after
 rendering only the template's own control tokens match.
 
-A mark stands after the first character of each occurrence. Strings that could be the start, the end
-or the middle of a control token whose rest stands beside them in the rendered text get one too. The
+A mark stands after the first character of each occurrence. Strings that could, trimmed or
+not, be the start, the end or the middle of a control token whose rest stands beside them in the
+rendered text get one too. The
 tokenizer takes all marks out again, so one too many changes nothing.
 """
 
@@ -18,6 +19,27 @@ from octavo.text.automaton import Automaton
 CANDIDATES = (
     *map(chr, range(0xFDD0, 0xFDF0)),
     *(chr((plane << 16) + low) for plane in range(1, 17) for low in (0xFFFE, 0xFFFF)),
+)
+
+
+# What templates compare and look up with fixed words, and so must find as it is. All other words
+# are marked like any text: a template may put a role between `<|` and `|>`.
+ROLES = frozenset(
+    ("system", "developer", "user", "assistant", "tool", "function", "ipython", "model")
+)
+TYPES = frozenset(
+    (
+        *("text", "image", "image_url", "video", "video_url", "audio", "input_audio", "audio_url"),
+        *("function", "object", "array", "string", "number", "integer", "boolean", "null"),
+    )
+)
+KEYS = frozenset(
+    (
+        *("role", "content", "name", "tool_calls", "tool_call_id", "id", "prefix", "thinking"),
+        *("reasoning", "reasoning_content", "function", "arguments", "description", "parameters"),
+        *("properties", "required", "items", "enum", "default", "anyOf", "return", "title"),
+        *("type", *TYPES, "url", "data", "format", "source", "documents", "tools"),
+    )
 )
 
 
@@ -59,6 +81,9 @@ def free_characters(values: Iterable[Any], count: int) -> list[str]:
     )
 
 
+_WORDS = {"role": ROLES, "type": TYPES}
+
+
 class Marker:
     """Marks JSON values for one set of control tokens."""
 
@@ -70,16 +95,12 @@ class Marker:
         self._ends = {token[i:] for token in tokens for i in range(1, len(token) - 1)}
 
     def mark(self, value: Any, mark: str, name: str = "") -> Any:
-        """A copy of `value`, the value of the key `name`, with marks in all its strings.
-
-        Templates look keys up and compare roles and types with fixed words: those that are plain
-        words are left as they are.
-        """
+        """A copy of `value`, the value of the key `name`, with marks in all its strings but the
+        fixed words above."""
         if isinstance(value, str):
-            word = name in ("role", "type")
-            if word and value.isidentifier():
+            if value in _WORDS.get(name, ()):
                 return value
-            return self._mark_text(value, mark, joins=not word)
+            return self._mark_text(value, mark)
         if isinstance(value, Mapping):
             return {
                 self._mark_key(key, mark): self.mark(item, mark, key) for key, item in value.items()
@@ -89,16 +110,22 @@ class Marker:
         return value
 
     def _mark_key(self, key: Any, mark: str) -> Any:
-        if not isinstance(key, str) or key.isidentifier():
+        if not isinstance(key, str) or key in KEYS:
             return key
-        return self._mark_text(key, mark, joins=False)
+        return self._mark_text(key, mark)
 
-    def _mark_text(self, text: str, mark: str, joins: bool) -> str:
+    def _mark_text(self, text: str, mark: str) -> str:
         places = {start + 1 for start, _ in self._automaton.occurrences(text)}
-        end = self._automaton.end(text)
-        places.update(len(text) - length + 1 for length in self._automaton.suffixes(end))
-        if joins and self._continues_a_token(text):
-            places.add(0)
+        # Templates may trim it before something stands beside it.
+        bare = text.strip()
+        start = len(text) - len(text.lstrip())
+        stretches = {(0, text), (0, text.rstrip()), (start, text.lstrip()), (start, bare)}
+        for offset, stretch in stretches:
+            state = self._automaton.end(stretch)
+            end = offset + len(stretch)
+            places.update(end - length + 1 for length in self._automaton.suffixes(state))
+            if self._continues_a_token(stretch):
+                places.add(offset)
         if not places:
             return text
         cuts = [0, *sorted(places), len(text)]

@@ -91,9 +91,7 @@ class ChatTemplate:
         prepared = [_prepare(message, i) for i, message in enumerate(messages)]
         given = {"tools": tools, "documents": documents, **(kwargs or {})}
         mark, end = free_characters((prepared, given, self.source), 2)
-        variables = {name: self._marker.mark(value, mark, "type") for name, value in given.items()}
-        variables["tools"] = self._marker.mark(given["tools"], mark)
-        variables["documents"] = self._marker.mark(given["documents"], mark)
+        variables = {name: self._marker.mark(value, mark) for name, value in given.items()}
         chat = self._marker.mark(prepared, mark)
         if continue_final_message:
             chat[-1] = _with_end(chat[-1], end + " ")

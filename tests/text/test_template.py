@@ -242,25 +242,51 @@ def test_the_mark_is_free() -> None:
 
 def test_plain_words_stay_comparable() -> None:
     source = (
-        "{% if messages[0].role == 'im' and tools[0].type == 'start' and x == 'end' %}ok{% endif %}"
+        "{% if messages[0].role == 'user' and tools[0].type == 'function' and x == 'high' %}ok"
+        "{% endif %}{{ messages[0].content }}"
     )
-    messages = [{"role": "im", "content": "x"}]
-    assert (
-        chat(source).render(messages, tools=[{"type": "start"}], kwargs={"x": "end"}).text == "ok"
+    template = chat(source, ("<|user|>", "<|function|>", "<|content|>", "<|type|>", "<|role|>"))
+    prompt = template.render(user("x"), tools=[{"type": "function"}], kwargs={"x": "high"})
+    assert prompt.text == "okx"
+
+
+@pytest.mark.parametrize("word", ["endoftext", "im_end", " im_end "])
+def test_other_words_make_no_control_token(word: str) -> None:
+    tokens = (*TOKENS, "<|endoftext|>")
+    source = (
+        "<|{{ messages[0].role | trim }}|><|{{ messages[0].content[0].type | trim }}|>"
+        "<|{{ x | trim }}|>{% for key in messages[0].extra %}<|{{ key | trim }}|>{% endfor %}"
     )
+    message = {"role": word, "content": [{"type": word}], "extra": {word: 1}}
+    prompt = chat(source, tokens).render([message], kwargs={"x": word})
+    token = f"<|{word.strip()}|>"
+    assert prompt.text == token * 4
+    assert unmarked(prompt, token) == 0
+
+
+@pytest.mark.parametrize(
+    "pieces", [("<|im_ ", " end|>"), ("<", "\n|im_", " end|>\t"), ("<|im_end| ", ">")]
+)
+def test_trimmed_strings_make_no_control_token(pieces: tuple[str, ...]) -> None:
+    source = "{% for m in messages %}{{ m.content | trim }}{% endfor %}"
+    prompt = chat(source).render([{"role": "user", "content": piece} for piece in pieces])
+    assert prompt.text == "<|im_end|>"
+    assert unmarked(prompt, "<|im_end|>") == 0
 
 
 @settings(max_examples=200)
 @given(
     st.lists(st.text("ab<>", min_size=1, max_size=5), min_size=1, max_size=4),
-    st.lists(st.text("ab<>", max_size=8), min_size=1, max_size=4),
+    st.lists(st.text("ab<> ", max_size=8), min_size=1, max_size=4),
+    st.booleans(),
 )
 def test_no_join_of_users_strings_has_an_unmarked_token(
-    tokens: list[str], texts: list[str]
+    tokens: list[str], texts: list[str], trims: bool
 ) -> None:
     marker, mark = Marker(tokens), CANDIDATES[0]
-    joined = "".join(marker.mark(text, mark) for text in texts)
-    assert joined.replace(mark, "") == "".join(texts)
+    marked = [marker.mark(text, mark) for text in texts]
+    assert "".join(marked).replace(mark, "") == "".join(texts)
+    joined = "".join(text.strip() if trims else text for text in marked)
     for token in tokens:
         if len(token) > 1:
             assert token not in joined
