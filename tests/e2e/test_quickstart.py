@@ -51,7 +51,7 @@ def streamed_answer(client, **fields):
 
 # 64 tokens are enough for the answer; a draw may tell more than was asked.
 @pytest.mark.parametrize(
-    "fields", [{"temperature": 0}, {"seed": 1, "max_tokens": 64}], ids=["greedy", "seeded"]
+    "fields", [{"temperature": 0}, {"seed": 4, "max_tokens": 64}], ids=["greedy", "seeded"]
 )
 def test_python_client(client, fields):
     text, pieces, finish = streamed_answer(client, **fields)
@@ -82,7 +82,7 @@ def node_client(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "fields", [{"temperature": 0}, {"seed": 1, "max_tokens": 64}], ids=["greedy", "seeded"]
+    "fields", [{"temperature": 0}, {"seed": 4, "max_tokens": 64}], ids=["greedy", "seeded"]
 )
 def test_node_client(smollm2, client, node_client, fields):
     env = {
