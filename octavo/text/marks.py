@@ -1,10 +1,9 @@
 """Break marks: a character put into every control token that a user's string spells, so that after
 rendering only the template's own control tokens match.
 
-A mark stands after the first character of each occurrence. Strings that could, trimmed or
-not, be the start, the end or the middle of a control token whose rest stands beside them in the
-rendered text get one too. The
-tokenizer takes all marks out again, so one too many changes nothing.
+A mark stands after the first character of each occurrence. Strings that could, trimmed or not, be
+the start, the end or the middle of a control token whose rest stands beside them in the rendered
+text get one too. The tokenizer takes all marks out again, so one too many changes nothing.
 """
 
 import json
