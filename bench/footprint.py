@@ -2,9 +2,9 @@
 
     python bench/footprint.py [MODEL] [--repeat N]
 
-Start and memory are of `octavo serve MODEL` on a warm file cache. Private memory is what the process
-shares with nobody (Linux smaps_rollup: Private_Clean + Private_Dirty). The install size is the sum of
-the files of the octavo distribution and of all it requires, extras left out.
+Start and memory are of `octavo serve MODEL` on a warm file cache. Private memory is what the
+process shares with nobody (Linux smaps_rollup: Private_Clean + Private_Dirty). The install size is
+the sum of the files of the octavo distribution and of all it requires, extras left out.
 """
 
 import argparse
