@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import Field
 from typing import Any
 
+from octavo.cli.bench.profile import ProfileOptions
 from octavo.cli.chat import ChatOptions
 from octavo.cli.complete import CompleteOptions
 from octavo.config.config import GROUPS
@@ -33,6 +34,12 @@ sections Model and KV cache, unless they ask a server. Exit codes as above, with
 `complete: fatal:`; 130 when Ctrl-C ended it.
 """
 
+_BENCH = """\
+# Flags of `octavo bench profile`
+
+`octavo bench profile [MODEL] [flags]`. Exit codes as above, with `bench: fatal:`.
+"""
+
 
 def flags_document() -> str:
     """The text of docs/flags.md."""
@@ -48,6 +55,7 @@ def flags_document() -> str:
     lines += [_ASKING]
     for options in (ChatOptions, CompleteOptions):
         lines += _section(options)
+    lines += [_BENCH, *_section(ProfileOptions)]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 

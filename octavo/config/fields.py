@@ -56,6 +56,12 @@ def switch(default: T, *names: str, doc: str, off: tuple[str, ...] = (), **rest:
     return described
 
 
+def same(group: Any, name: str) -> Any:
+    """The described field of another options class, with its default, for a further one."""
+    member = next(member for member in fields(group) if member.name == name)
+    return field(default=member.default, repr=member.repr, metadata=member.metadata)
+
+
 def flags_of(group: Any) -> Iterator[tuple[Field[Any], Flag]]:
     """The described fields of an options class (or of an instance), in order."""
     for member in fields(group):

@@ -293,4 +293,4 @@ def _sentence(flag: Flag) -> str:
 
 def _environment_help(groups: Iterable[Any]) -> str:
     names = [flag.env for group in groups for _, flag in flags_of(group) if flag.env]
-    return f"Environment variables (see docs/flags.md): {', '.join(names)}, OCTAVO_CACHE."
+    return f"Environment variables (see docs/flags.md): {', '.join([*names, 'OCTAVO_CACHE'])}."

@@ -64,7 +64,7 @@ def load_served(config: Config) -> Served:
             name=config.served_name,
             tokenizer=tokenizer,
             template=_template(config, checkpoint, tokenizer),
-            backend=_backend(config, model, checkpoint, vocab_size),
+            backend=make_backend(config, model, checkpoint, vocab_size),
             model_len=model.config.max_position_embeddings,
             vocab_size=vocab_size,
             eos_token_ids=_eos_token_ids(checkpoint, model, tokenizer, vocab_size),
@@ -83,7 +83,7 @@ def _vocab_size(tokenizer: Tokenizer, model: Model) -> int:
     return tokenizer.vocab_size
 
 
-def _backend(config: Config, model: Model, checkpoint: Checkpoint, vocab_size: int) -> Backend:
+def make_backend(config: Config, model: Model, checkpoint: Checkpoint, vocab_size: int) -> Backend:
     """What runs the model. `auto` is the reference: the native backend is fast, but its int8
     activations still cost more accuracy than we promise."""
     kv_dtype = config.cache.kv_cache_dtype

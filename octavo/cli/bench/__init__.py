@@ -1,0 +1,1 @@
+"""`octavo bench`: measurements of a model on this machine."""

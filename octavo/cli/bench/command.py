@@ -1,0 +1,15 @@
+"""The command `octavo bench`: one command for each kind of measurement."""
+
+from collections.abc import Sequence
+
+from octavo.cli.bench.profile import profile_command
+from octavo.cli.commands import Command, run_command
+
+COMMANDS = {
+    "profile": Command("Time each operation of a model's steps.", profile_command),
+}
+
+
+def bench_command(argv: Sequence[str]) -> int:
+    """Run the measurement that the first word names, and return the exit code."""
+    return run_command("octavo bench", COMMANDS, argv)
