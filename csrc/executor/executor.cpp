@@ -12,6 +12,9 @@ namespace {
 // token do not depend on it.
 constexpr int64_t most_tokens = 512;
 
+// Terms of the head's quantised input: its error goes into the logits as it is.
+constexpr int head_terms = 2;
+
 // Rows of logits held at once.
 constexpr int64_t most_logits_rows = 64;
 
@@ -284,7 +287,10 @@ Activations Executor::activations(int index) {
     Activations input;
     input.x = value(index, 0);
     input.ld_x = plan_.values[static_cast<size_t>(index)].stride;
-    if (plan_.quantised[static_cast<size_t>(index)].offset >= 0) input.q8 = quantised(index);
+    if (plan_.terms[static_cast<size_t>(index)] > 0) {
+        input.q8 = quantised(index);
+        input.terms = plan_.terms[static_cast<size_t>(index)];
+    }
     return input;
 }
 
@@ -351,7 +357,7 @@ void Executor::compute_logits(int64_t begin, int64_t end) {
     const int64_t tiles = (program_.vocab_size + tile_rows - 1) / tile_rows;
     const float* hidden = hidden_.data() + begin * stride;
     const bool quantise = reads_q8(weights.type());
-    if (quantise) hidden_q8_.resize(static_cast<size_t>(rows * q8_stride(weights.cols())));
+    if (quantise) hidden_q8_.resize(static_cast<size_t>(rows * head_terms * q8_stride(weights.cols())));
     if (logits_.size() < static_cast<size_t>(rows * ld)) {
         logits_ = std::vector<float>(static_cast<size_t>(rows * ld));
     }
@@ -359,12 +365,14 @@ void Executor::compute_logits(int64_t begin, int64_t end) {
     input.x = hidden;
     input.ld_x = stride;
     input.q8 = quantise ? hidden_q8_.data() : nullptr;
+    input.terms = head_terms;
     Progress quantised, multiplied;
     const int64_t units = units_of(tiles);
     const int64_t piece = piece_of(units, pool_.size(), 8);
     pool_.run([&](int) {
         pool_.share_out(quantised, quantise ? static_cast<int>(rows) : 0, [&](int row) {
-            quantise_q8(hidden, stride, weights.cols(), row, row + 1, hidden_q8_.data(), isa_);
+            quantise_q8(hidden, stride, weights.cols(), head_terms, row, row + 1, hidden_q8_.data(),
+                        isa_);
         });
         pool_.share_out(multiplied, pieces(units, piece), [&](int i) {
             const int64_t tile_begin = i * piece * unit_tiles;

@@ -45,8 +45,9 @@ void Executor::run_local(const LocalStep& step, int64_t begin, int64_t end, int 
         case StepKind::quantise: {
             const int64_t cols = program_.widths[static_cast<size_t>(step.value)];
             const int64_t stride = plan_.values[static_cast<size_t>(step.value)].stride;
-            quantise_q8(value(step.value, 0), stride, cols, begin, end, quantised(step.value),
-                        isa_);
+            quantise_q8(value(step.value, 0), stride, cols,
+                        plan_.terms[static_cast<size_t>(step.value)], begin, end,
+                        quantised(step.value), isa_);
             return;
         }
         case StepKind::rope: {

@@ -21,6 +21,7 @@ class Planner {
     Plan make() {
         plan_.values.resize(program_.widths.size());
         plan_.quantised.resize(program_.widths.size());
+        plan_.terms.resize(program_.widths.size());
         plan_.angles.resize(program_.ropes.size());
         for (int i = 0; i < static_cast<int>(program_.ropes.size()); i++) {
             local().push_back({StepKind::angles, 0, i});
@@ -70,7 +71,9 @@ class Planner {
         Place& quantised = plan_.quantised[static_cast<size_t>(input)];
         if (quantised.stride == 0 && is_read_quantised(input)) {
             const int64_t cols = program_.widths[static_cast<size_t>(input)];
-            const int64_t bytes = q8_stride(cols) * static_cast<int64_t>(sizeof(Q8Block));
+            const int terms = makes_attention(input) ? 2 : 1;
+            plan_.terms[static_cast<size_t>(input)] = terms;
+            const int64_t bytes = terms * q8_stride(cols) * static_cast<int64_t>(sizeof(Q8Block));
             quantised.stride = round_up(bytes / static_cast<int64_t>(sizeof(float)));
             local().push_back({StepKind::quantise, index, input});
         }
@@ -86,6 +89,24 @@ class Planner {
         return std::any_of(program_.ops.begin(), program_.ops.end(), [&](const Op& op) {
             return op.kind == OpKind::linear && op.inputs[0] == value &&
                    reads_q8(program_.matrices[static_cast<size_t>(op.matrix)].type);
+        });
+    }
+
+    // Whether a linear makes queries, keys or values of this value.
+    bool makes_attention(int value) const {
+        return std::any_of(program_.ops.begin(), program_.ops.end(), [&](const Op& op) {
+            return op.kind == OpKind::linear && op.inputs[0] == value && feeds_attention(op.output);
+        });
+    }
+
+    bool feeds_attention(int value) const {
+        return std::any_of(program_.ops.begin(), program_.ops.end(), [&](const Op& op) {
+            if (std::find(op.inputs.begin(), op.inputs.end(), value) == op.inputs.end()) {
+                return false;
+            }
+            return op.kind == OpKind::attention ||
+                   ((op.kind == OpKind::rope || op.kind == OpKind::rms_norm) &&
+                    feeds_attention(op.output));
         });
     }
 

@@ -53,6 +53,7 @@ struct Plan {
     std::vector<Phase> phases;
     std::vector<Place> values;     // by value
     std::vector<Place> quantised;  // by value; offset -1: never quantised
+    std::vector<int> terms;        // of each quantised value; 0: never quantised
     std::vector<Place> angles;     // by rope
     int64_t floats_per_token = 0;
     int hidden = -1;  // the value whose wanted rows go to the head

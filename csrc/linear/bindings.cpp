@@ -94,30 +94,31 @@ nb::ndarray<nb::numpy, float> decode_raw(const std::string& type, Bytes raw, int
     return out;
 }
 
-std::vector<Q8Block> quantised(Matrix x, Isa isa) {
+std::vector<Q8Block> quantised(Matrix x, int terms, Isa isa) {
+    check(terms == 1 || terms == 2, "terms must be 1 or 2");
     const int64_t tokens = static_cast<int64_t>(x.shape(0));
     const int64_t cols = static_cast<int64_t>(x.shape(1));
-    std::vector<Q8Block> blocks(static_cast<size_t>(tokens * q8_stride(cols)));
+    std::vector<Q8Block> blocks(static_cast<size_t>(tokens * terms * q8_stride(cols)));
     // In two parts, as threads would.
-    quantise_q8(x.data(), cols, cols, 0, tokens / 2, blocks.data(), isa);
-    quantise_q8(x.data(), cols, cols, tokens / 2, tokens, blocks.data(), isa);
+    quantise_q8(x.data(), cols, cols, terms, 0, tokens / 2, blocks.data(), isa);
+    quantise_q8(x.data(), cols, cols, terms, tokens / 2, tokens, blocks.data(), isa);
     return blocks;
 }
 
-nb::tuple quantise(Matrix x, const std::string& isa) {
-    const size_t tokens = x.shape(0);
+nb::tuple quantise(Matrix x, const std::string& isa, int terms) {
+    const size_t rows = x.shape(0) * static_cast<size_t>(terms);
     const size_t count = x.shape(1) / block_cols;
     check(x.shape(1) % block_cols == 0, "cols must be a multiple of 32");
-    const std::vector<Q8Block> blocks = quantised(x, isa_named(isa));
-    auto q = new_array<int8_t>({tokens, count, size_t{block_cols}});
-    auto scale = new_array<float>({tokens, count});
-    auto scaled_sum = new_array<float>({tokens, count});
-    auto offset = new_array<int16_t>({tokens, count, 2});
+    const std::vector<Q8Block> blocks = quantised(x, terms, isa_named(isa));
+    auto q = new_array<int8_t>({rows, count, size_t{block_cols}});
+    auto scale = new_array<float>({rows, count});
+    auto scaled_sum = new_array<float>({rows, count});
+    auto offset = new_array<int16_t>({rows, count, 2});
     const size_t stride = static_cast<size_t>(q8_stride(static_cast<int64_t>(x.shape(1))));
-    for (size_t token = 0; token < tokens; token++) {
+    for (size_t row = 0; row < rows; row++) {
         for (size_t b = 0; b < count; b++) {
-            const Q8Block& block = blocks[token * stride + b];
-            const size_t to = token * count + b;
+            const Q8Block& block = blocks[row * stride + b];
+            const size_t to = row * count + b;
             std::copy(block.q, block.q + block_cols, q.data() + to * block_cols);
             scale.data()[to] = block.scale;
             scaled_sum.data()[to] = block.scaled_sum;
@@ -129,7 +130,7 @@ nb::tuple quantise(Matrix x, const std::string& isa) {
 
 void multiply(const PackedLinear& weights, Matrix x, Output out, const std::string& isa,
               std::optional<Vector> bias, std::tuple<int64_t, int64_t> tokens,
-              std::tuple<int64_t, int64_t> tiles) {
+              std::tuple<int64_t, int64_t> tiles, int terms) {
     const auto [token_begin, token_end] = tokens;
     const auto [tile_begin, tile_end] = tiles;
     check(x.shape(1) == static_cast<size_t>(weights.cols()), "x must have the columns of w");
@@ -145,8 +146,9 @@ void multiply(const PackedLinear& weights, Matrix x, Output out, const std::stri
     std::vector<Q8Block> blocks;
     Activations input;
     if (reads_q8(weights.type())) {
-        blocks = quantised(x, form);
+        blocks = quantised(x, terms, form);
         input.q8 = blocks.data();
+        input.terms = terms;
     } else {
         input.x = x.data();
         input.ld_x = weights.cols();
@@ -167,10 +169,10 @@ void bind_linear(nb::module_& parent) {
         .def_prop_ro("tiles", &PackedLinear::tiles)
         .def_prop_ro("size_bytes", &PackedLinear::size_bytes);
     m.def("decode_row", &decode_raw, nb::arg("type"), nb::arg("raw"), nb::arg("cols"));
-    m.def("quantise", &quantise, nb::arg("x"), nb::arg("isa"),
-          "-> q [T, blocks, 32], scale, scaled_sum [T, blocks], offset [T, blocks, 2]");
+    m.def("quantise", &quantise, nb::arg("x"), nb::arg("isa"), nb::arg("terms") = 1,
+          "-> q [T * terms, blocks, 32], scale, scaled_sum [.., blocks], offset [.., blocks, 2]");
     m.def("multiply", &multiply, nb::arg("weights"), nb::arg("x"), nb::arg("out"), nb::arg("isa"),
-          nb::arg("bias").none(), nb::arg("tokens"), nb::arg("tiles"));
+          nb::arg("bias").none(), nb::arg("tokens"), nb::arg("tiles"), nb::arg("terms") = 1);
 }
 
 }  // namespace octavo

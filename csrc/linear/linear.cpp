@@ -50,9 +50,10 @@ TileKernels kernels_for(WeightType type, Isa isa) {
 
 // The most tokens for one sweep over the tiles: enough that weights are not fetched too often, few
 // enough that the tokens' rows stay in the second-level cache beside them.
-int64_t most_tokens_of_sweep(const PackedLinear& weights) {
+int64_t most_tokens_of_sweep(const PackedLinear& weights, int terms) {
     const int64_t row = reads_q8(weights.type())
-                            ? q8_stride(weights.cols()) * static_cast<int64_t>(sizeof(Q8Block))
+                            ? terms * q8_stride(weights.cols()) *
+                                  static_cast<int64_t>(sizeof(Q8Block))
                             : weights.cols() * static_cast<int64_t>(sizeof(float));
     return std::clamp((int64_t{192} << 10) / row, int64_t{16}, int64_t{64});
 }
@@ -62,6 +63,16 @@ int64_t most_tokens_of_sweep(const PackedLinear& weights) {
 int64_t even_share(int64_t remaining, int64_t most) {
     const int64_t turns = (remaining + most - 1) / most;
     return (remaining + turns - 1) / turns;
+}
+
+// Adds the second term's sums of each tile and token to the first's: 8 sums, then 8 more, become 8.
+void add_terms(float* acc, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        const float* terms = acc + 2 * tile_rows * i;
+        for (int64_t row = 0; row < tile_rows; row++) {
+            acc[tile_rows * i + row] = terms[row] + terms[tile_rows + row];
+        }
+    }
 }
 
 // Writes the sums of one tile and token to their row, those of padding rows apart.
@@ -95,7 +106,10 @@ void linear_tiles(const PackedLinear& weights, const Activations& input, int64_t
                   int64_t token_end, int64_t tile_begin, int64_t tile_end, float* out,
                   int64_t ld_out, const float* bias, Isa isa) {
     const TileKernels kernels = kernels_for(weights.type(), isa);
-    const int64_t most_of_sweep = most_tokens_of_sweep(weights);
+    // To a kernel a token of two terms is two tokens.
+    const int terms = reads_q8(weights.type()) ? input.terms : 1;
+    const int64_t most_of_sweep = most_tokens_of_sweep(weights, terms);
+    const int64_t most_of_call = kernels.tokens / terms;
     const int64_t most_tiles =
         token_end - token_begin == 1 ? kernels.tiles_of_one_token : kernels.tiles;
     alignas(64) float acc[max_tile_tokens * max_tiles * tile_rows];
@@ -111,10 +125,11 @@ void linear_tiles(const PackedLinear& weights, const Activations& input, int64_t
             const int tiles = static_cast<int>(std::min(most_tiles, tile_end - tile));
             in.tile = weights.tile(tile);
             for (int64_t token = first; token < last;) {
-                const int tokens = static_cast<int>(even_share(last - token, kernels.tokens));
+                const int tokens = static_cast<int>(even_share(last - token, most_of_call));
                 if (input.x) in.x = input.x + token * input.ld_x;
-                if (input.q8) in.q8 = input.q8 + token * in.ld_q8;
-                kernels.run(in, tiles, tokens, acc);
+                if (input.q8) in.q8 = input.q8 + token * terms * in.ld_q8;
+                kernels.run(in, tiles, tokens * terms, acc);
+                if (terms == 2) add_terms(acc, static_cast<int64_t>(tiles) * tokens);
                 const float* sums = acc;
                 for (int64_t row = tile * tile_rows; row < (tile + tiles) * tile_rows;
                      row += tile_rows) {

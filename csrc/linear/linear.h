@@ -10,6 +10,8 @@
 //     q4_0, q8_0:  acc = fma(w.scale * x.scale, dot, acc)
 //     q4_1:        acc = fma(w.minimum, x.scaled_sum, fma(w.scale * x.scale, dot, acc))
 //     others:      acc = fma(w[k], x[k], acc) for each column
+//
+// The two terms of a q8 input are summed apart, each as above, and the sums then added.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
 // Activation quantisation: dispatch, and the scalar form, which is the specification.
 #include "quant/activations.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -10,7 +11,8 @@ namespace octavo {
 
 namespace {
 
-void quantise_block_scalar(const float* x, Q8Block* out) {
+// Leaves in x what the block does not hold of it.
+void quantise_block_scalar(float* x, Q8Block* out) {
     float largest = 0.0f;
     bool finite = true;
     for (int k = 0; k < block_cols; k++) {
@@ -38,6 +40,17 @@ void quantise_block_scalar(const float* x, Q8Block* out) {
     out->scaled_sum = out->scale * static_cast<float>(sum);
     out->offset[0] = static_cast<int16_t>(-8 * halves[0]);
     out->offset[1] = static_cast<int16_t>(-8 * halves[1]);
+    for (int k = 0; k < block_cols; k++) {
+        x[k] = std::fma(-out->scale, static_cast<float>(out->q[k]), x[k]);
+    }
+}
+
+void quantise_row_scalar(const float* x, int64_t blocks, int terms, int64_t stride, Q8Block* out) {
+    for (int64_t b = 0; b < blocks; b++, x += block_cols, out++) {
+        float left[block_cols];
+        std::copy(x, x + block_cols, left);
+        for (int term = 0; term < terms; term++) quantise_block_scalar(left, out + term * stride);
+    }
 }
 
 }  // namespace
@@ -47,21 +60,20 @@ int64_t q8_stride(int64_t cols) {
     return cols / block_cols | 1;
 }
 
-void quantise_q8(const float* x, int64_t ld_x, int64_t cols, int64_t token_begin, int64_t token_end,
-                 Q8Block* out, Isa isa) {
+void quantise_q8(const float* x, int64_t ld_x, int64_t cols, int terms, int64_t token_begin,
+                 int64_t token_end, Q8Block* out, Isa isa) {
     const int64_t blocks = cols / block_cols;
     const int64_t stride = q8_stride(cols);
     for (int64_t token = token_begin; token < token_end; token++) {
         const float* row = x + token * ld_x;
-        Q8Block* row_out = out + token * stride;
+        Q8Block* row_out = out + token * terms * stride;
 #if defined(__x86_64__)
         if (isa == Isa::avx2) {
-            quantise_row_avx2(row, blocks, row_out);
+            quantise_row_avx2(row, blocks, terms, stride, row_out);
             continue;
         }
 #endif
-        for (int64_t b = 0; b < blocks; b++)
-            quantise_block_scalar(row + b * block_cols, row_out + b);
+        quantise_row_scalar(row, blocks, terms, stride, row_out);
     }
     (void)isa;
 }

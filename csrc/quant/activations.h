@@ -1,6 +1,9 @@
 // Activations as the linear kernels read them: fp32 rows, or int8 blocks quantised once per input
 // and shared by every linear that reads that input. Depends on a token's own row only, never on the
 // batch.
+//
+// One term of int8 errs by up to 1/254 of a block's largest magnitude. Where that is too much, a
+// second term holds what the first left, quantised alike: together they err by 1/64,516 of it.
 #pragma once
 
 #include <cstdint>
@@ -23,21 +26,23 @@ struct Q8Block {
 };
 static_assert(sizeof(Q8Block) == 44, "the kernels address blocks by this size");
 
-// Q8Blocks from one token's row to the next, padding included: rows at a power-of-two distance
-// would share the same few sets of the first-level cache. cols must be a multiple of 32.
+// Q8Blocks from one row to the next, padding included: rows at a power-of-two distance would share
+// the same few sets of the first-level cache. cols must be a multiple of 32.
 int64_t q8_stride(int64_t cols);
 
-// Quantises the tokens [token_begin, token_end): x[token * ld_x + k] to
-// out[token * q8_stride(cols) + k / 32]. Safe on disjoint token ranges from several threads.
-void quantise_q8(const float* x, int64_t ld_x, int64_t cols, int64_t token_begin, int64_t token_end,
-                 Q8Block* out, Isa isa);
+// Quantises the tokens [token_begin, token_end) in `terms` terms, 1 or 2: x[token * ld_x + k] to
+// out[(token * terms + term) * q8_stride(cols) + k / 32]. The second term is of
+// fma(-scale, q, x). Safe on disjoint token ranges from several threads.
+void quantise_q8(const float* x, int64_t ld_x, int64_t cols, int terms, int64_t token_begin,
+                 int64_t token_end, Q8Block* out, Isa isa);
 
 // The input of a linear. `x` serves F32, F16 and BF16 weights, `q8` all others (pointers to token
 // 0; the one that no reader needs may be null).
 struct Activations {
     const float* x = nullptr;
     int64_t ld_x = 0;             // floats from one token to the next
-    const Q8Block* q8 = nullptr;  // rows of q8_stride(cols) blocks
+    const Q8Block* q8 = nullptr;  // rows of q8_stride(cols) blocks, `terms` rows a token
+    int terms = 1;
 };
 
 }  // namespace octavo

@@ -33,23 +33,24 @@ def pack(kind, data, rows, cols, order=None):
     return weights
 
 
-def multiply(weights, rows, x, isa, bias=None, token_cuts=(), tile_cuts=()):
+def multiply(weights, rows, x, isa, bias=None, token_cuts=(), tile_cuts=(), terms=1):
     """[T, rows], computed part by part between the cuts."""
     out = np.full((len(x), rows), np.nan, np.float32)
     token_ends = (0, *token_cuts, len(x))
     tile_ends = (0, *tile_cuts, weights.tiles)
     for tokens in itertools.pairwise(token_ends):
         for tiles in itertools.pairwise(tile_ends):
-            linear.multiply(weights, x, out, isa, bias, tokens, tiles)
+            linear.multiply(weights, x, out, isa, bias, tokens, tiles, terms)
     return out
 
 
-def rounded_activations(kind, x):
+def rounded_activations(kind, x, terms=1):
     """What the kernels of this type see of x, in float64."""
     if kind not in Q_TYPES:
         return x.astype(np.float64)
-    q, scale, _, _ = linear.quantise(x, "scalar")
-    return (q * scale[..., None].astype(np.float64)).reshape(x.shape)
+    q, scale, _, _ = linear.quantise(x, "scalar", terms)
+    rounded = q * scale[..., None].astype(np.float64)
+    return rounded.reshape(len(x), terms, -1).sum(axis=1)
 
 
 def normal(seed, *shape):
@@ -67,18 +68,19 @@ def assert_same_bits(actual, expected):
 # The scalar form is the specification; NumPy says what it must compute.
 
 
+@pytest.mark.parametrize("terms", [1, 2])
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize(("rows", "cols"), [(8, 32), (3, 64), (29, 288)])
-def test_scalar_form_multiplies(kind, rows, cols):
+def test_scalar_form_multiplies(kind, rows, cols, terms):
     data = encoded(kind, normal(1, rows, cols))
     x = normal(2, 5, cols)
     bias = normal(3, rows)
     decoded = decode(TensorType[kind], data, (rows, cols)).astype(np.float64)
-    seen = rounded_activations(kind, x)
+    seen = rounded_activations(kind, x, terms)
     expected = seen @ decoded.T + bias
     # Each rounding of a sum is relative to a partial sum, which the magnitudes bound.
     bound = (np.abs(seen) @ np.abs(decoded).T + np.abs(bias)) * cols * 2.0**-24
-    actual = multiply(pack(kind, data, rows, cols), rows, x, "scalar", bias)
+    actual = multiply(pack(kind, data, rows, cols), rows, x, "scalar", bias, terms=terms)
     assert (np.abs(actual - expected) <= bound).all()
 
 
@@ -157,13 +159,14 @@ def test_forms_are_equal_on_random_blocks(isa, kind, seed, rows, cols):
 
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("terms", [1, 2])
 @pytest.mark.parametrize("tokens", [*range(1, 15), 16, 17, 63, 64, 65, 70])
-def test_forms_are_equal_for_many_tokens(isa, kind, tokens):
+def test_forms_are_equal_for_many_tokens(isa, kind, terms, tokens):
     rows, cols = 21, 64
     weights = pack(kind, random_blocks(kind, 7, rows, cols), rows, cols)
     x = normal(tokens, tokens, cols)
-    expected = multiply(weights, rows, x, "scalar")
-    assert_same_bits(multiply(weights, rows, x, isa), expected)
+    expected = multiply(weights, rows, x, "scalar", terms=terms)
+    assert_same_bits(multiply(weights, rows, x, isa, terms=terms), expected)
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -232,19 +235,22 @@ def test_every_half_is_converted(isa, kind):
 
 @pytest.mark.parametrize("isa", ["scalar", *ISAS])
 @pytest.mark.parametrize("kind", TYPES)
-def test_company_and_partition_change_nothing(isa, kind):
+@pytest.mark.parametrize("terms", [1, 2])
+def test_company_and_partition_change_nothing(isa, kind, terms):
     rows, cols, tokens = 75, 96, 37
     weights = pack(kind, random_blocks(kind, 21, rows, cols), rows, cols)
     x = normal(22, tokens, cols)
-    whole = multiply(weights, rows, x, isa)
-    alone = np.concatenate([multiply(weights, rows, x[i : i + 1], isa) for i in range(tokens)])
+    whole = multiply(weights, rows, x, isa, terms=terms)
+    alone = np.concatenate(
+        [multiply(weights, rows, x[i : i + 1], isa, terms=terms) for i in range(tokens)]
+    )
     assert_same_bits(alone, whole)
     for token_cuts, tile_cuts in [((1, 4, 20), ()), ((), (1, 2, 7)), ((36,), (3, 9))]:
-        parts = multiply(weights, rows, x, isa, None, token_cuts, tile_cuts)
+        parts = multiply(weights, rows, x, isa, None, token_cuts, tile_cuts, terms)
         assert_same_bits(parts, whole)
     strangers = x.copy()
     strangers[np.arange(tokens) != 17] = np.nan
-    assert_same_bits(multiply(weights, rows, strangers, isa)[17], whole[17])
+    assert_same_bits(multiply(weights, rows, strangers, isa, terms=terms)[17], whole[17])
 
 
 @pytest.mark.parametrize("isa", ["scalar", *ISAS])
@@ -309,6 +315,22 @@ def test_activations_are_rounded_to_the_nearest_of_255_steps():
         assert np.array_equal(offset[:, :, half], -8 * part)
 
 
+def test_the_second_term_holds_what_the_first_left():
+    x = normal(44, 4, 96)
+    q, scale, scaled_sum, offset = linear.quantise(x, "scalar", 2)
+    first = [part[0::2] for part in (q, scale, scaled_sum, offset)]
+    for part, alone in zip(first, linear.quantise(x, "scalar"), strict=True):
+        assert np.array_equal(part, alone)
+    left = x.reshape(4, 3, 32) - (q[0::2] * scale[0::2, :, None].astype(np.float64))
+    second = [part[1::2] for part in (q, scale, scaled_sum, offset)]
+    alone = linear.quantise(left.astype(np.float32).reshape(4, 96), "scalar")
+    for part, expected in zip(second, alone, strict=True):
+        assert np.array_equal(part, expected)
+    largest = np.abs(x.reshape(4, 3, 32)).max(axis=2, keepdims=True)
+    error = left - q[1::2] * scale[1::2, :, None].astype(np.float64)
+    assert (np.abs(error) <= largest / 64516 * 1.001).all()
+
+
 @pytest.mark.parametrize("value", [0.0, -0.0, 1.0, -3.5, 1e30, -1e37, 1e-30])
 def test_constant_rows_are_quantised(value):
     q, scale, scaled_sum, _ = linear.quantise(np.full((1, 32), value, np.float32), "scalar")
@@ -345,8 +367,9 @@ def test_a_block_that_is_not_finite_poisons_its_token_only(isa, bad, column):
 
 
 @pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("terms", [1, 2])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_forms_quantise_alike(isa, seed):
+def test_forms_quantise_alike(isa, terms, seed):
     rng = np.random.default_rng(seed)
     any_bits = rng.integers(0, 1 << 32, (64, 96), np.uint32).view(np.float32)
     same_exponent = (rng.integers(0, 1 << 24, (64, 96), np.uint32) | 0x3F000000).view(np.float32)
@@ -355,6 +378,6 @@ def test_forms_quantise_alike(isa, seed):
     halves[1] = 0
     for x in (any_bits, np.nan_to_num(any_bits), same_exponent, halves, normal(seed, 64, 96)):
         for actual, expected in zip(
-            linear.quantise(x, isa), linear.quantise(x, "scalar"), strict=True
+            linear.quantise(x, isa, terms), linear.quantise(x, "scalar", terms), strict=True
         ):
             np.testing.assert_array_equal(actual, expected)
