@@ -4,7 +4,8 @@
 
 Start and memory are of `octavo serve MODEL` on a warm file cache. Private memory is what the
 process shares with nobody (Linux smaps_rollup: Private_Clean + Private_Dirty); beside it stands
-what the project promises to stay within. The install size is the sum of the files of the octavo
+what the project promises to stay within. A file that another process maps too counts as shared:
+let nothing else run the model meanwhile. The install size is the sum of the files of the octavo
 distribution and of all it requires, extras left out. MB are 10^6 bytes. It ends with 0 whether the
 promises hold or not.
 """
@@ -41,10 +42,15 @@ INSTALL_BYTES = 170 * MB
 
 
 class AtReady(NamedTuple):
-    """A server that has just become healthy. tokens: that it has computed, each of them cached."""
+    """A server that has just become healthy.
+
+    clean_bytes: of the private ones those that only mirror a file, which the system may take back.
+    tokens: that it has computed, each of them cached.
+    """
 
     seconds: float
     private_bytes: int
+    clean_bytes: int
     tokens: int
 
 
@@ -92,7 +98,9 @@ def report_memory(runs: list[AtReady], model: Held) -> None:
     private = statistics.median(run.private_bytes for run in runs)
     tokens = max(run.tokens for run in runs)
     allowed = model.weights + tokens * model.kv_token + BESIDES_BYTES
+    clean = statistics.median(run.clean_bytes for run in runs)
     report("private memory", in_mb(private), f"<= {in_mb(allowed)}", private <= allowed)
+    print(f"  {in_mb(clean)} of it are unchanged pages of files; promised is the sum of:")
     print(f"  {in_mb(model.weights):>9}  weights as the {model.backend} backend holds them")
     print(f"  {in_mb(tokens * model.kv_token):>9}  touched KV: {tokens} tokens have been computed")
     print(f"  {in_mb(BESIDES_BYTES):>9}  everything else")
@@ -108,14 +116,15 @@ def at_ready(model: str, backend: str) -> AtReady:
     began = time.monotonic()
     with running_server(model, "--backend", backend) as server:
         seconds = time.monotonic() - began
-        private = private_bytes(server.process.pid)  # before /metrics is asked, which takes memory
-        return AtReady(seconds, private, computed_tokens(server))
+        clean, dirty = private_bytes(server.process.pid)  # before /metrics is asked: it takes some
+        return AtReady(seconds, clean + dirty, clean, computed_tokens(server))
 
 
-def private_bytes(pid: int) -> int:
-    """Memory that no other process shares, in bytes."""
+def private_bytes(pid: int) -> tuple[int, int]:
+    """Memory that no other process shares, in bytes: clean pages, and dirty ones."""
     text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
-    return 1024 * sum(int(kib) for kib in re.findall(r"Private_(?:Clean|Dirty): +(\d+) kB", text))
+    kib = dict(re.findall(r"^Private_(Clean|Dirty): +(\d+) kB", text, re.MULTILINE))
+    return 1024 * int(kib["Clean"]), 1024 * int(kib["Dirty"])
 
 
 def computed_tokens(server: ServerProcess) -> int:
