@@ -1,107 +1,96 @@
 """The native backend in the engine: the same answers in any company, by equality.
 
-Arrivals, aborts, chunks, prefix hits, preemption, block sizes, sampling, threads.
+Arrivals, aborts, chunks, prefix hits, preemption, block sizes, sampling, threads, instruction sets,
+contexts over several partitions of attention. `test_native_smollm2.py` is the same at full size.
 """
 
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from octavo._native import cpu_features
 from octavo.backends.native import NativeBackend
 from octavo.models.registry import build
+from octavo.testing.companies import engine_sizes, visits
+from octavo.testing.company import Visit, alone, crowd, tight_pool, together
 from octavo.testing.tiny import tiny_llama
 from octavo.weights.checkpoint import open_checkpoint
 
-VOCAB = 200
-MODELS = [("F32", 1, "float32"), ("Q4_0", 2, "auto"), ("Q8_0", 2, "bfloat16")]
+VOCAB = 200  # fewer than the model's, as with models whose embeddings have more rows than tokens
+KV_DTYPES = ("float16", "float32", "bfloat16")
+LONGEST = 700
+TEXTS = np.random.default_rng(3).integers(0, VOCAB, (2, LONGEST)).tolist()
 
-requests = st.fixed_dictionaries(
-    {
-        "shared": st.sampled_from([0, 5, 17]),
-        "tail": st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=20),
-        "max_tokens": st.integers(1, 10),
-        "temperature": st.sampled_from([0.0, 0.8]),
-        "top_p": st.sampled_from([1.0, 0.9]),
-        "repetition_penalty": st.sampled_from([1.0, 1.2]),
-        "arrives": st.integers(0, 6),
-        "aborted_after": st.none() | st.integers(0, 6),
-    }
-)
-SAMPLING = ("max_tokens", "temperature", "top_p", "repetition_penalty")
+Make = Callable[..., NativeBackend]
 
 
-@pytest.fixture(scope="module", params=MODELS, ids=lambda model: "-".join(map(str, model)))
-def backend(request: Any, tmp_path_factory: pytest.TempPathFactory) -> NativeBackend:
-    weight_type, threads, kv_dtype = request.param
+@pytest.fixture(scope="module", params=["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q8_0"])
+def make(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Make:
+    """Makes backends of one model: make(threads=..., kv_dtype=..., isa=...)."""
     path = tmp_path_factory.mktemp("tiny") / "model.gguf"
     shape = {"hidden": 96, "heads": 6, "kv_heads": 2, "layers": 2, "intermediate": 96}
-    tiny_llama(path, format="gguf", weight_type=weight_type, tie=True, **shape)
-    with open_checkpoint(path) as checkpoint:
-        return NativeBackend(
-            build(checkpoint).program,
-            checkpoint,
-            vocab_size=VOCAB,
-            threads=threads,
-            kv_dtype=kv_dtype,
-        )
+    tiny_llama(path, format="gguf", weight_type=request.param, tie=True, **shape)
+
+    def backend(**how: Any) -> NativeBackend:
+        with open_checkpoint(path) as checkpoint:
+            program = build(checkpoint).program
+            return NativeBackend(program, checkpoint, vocab_size=VOCAB, **how)
+
+    return backend
 
 
-def submit(driver: Any, name: str, seed: int, r: dict[str, Any]) -> None:
-    prompt = list(range(10, 10 + r["shared"])) + r["tail"]
-    driver.submit(name, prompt, seed, logprobs=3, **{key: r[key] for key in SAMPLING})
+@pytest.fixture(scope="module", params=KV_DTYPES)
+def by_threads(request: Any, make: Make) -> dict[int, NativeBackend]:
+    return {threads: make(threads=threads, kv_dtype=request.param) for threads in (1, 2)}
 
 
-@settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(
-    several=st.lists(requests, min_size=1, max_size=5),
-    block_size=st.sampled_from([1, 4, 16]),
-    budget=st.integers(2, 30),
-    spare_blocks=st.integers(0, 10),
-    prefix_caching=st.booleans(),
-)
+@settings(max_examples=8, deadline=None)
+@given(several=visits(VOCAB, most=5), sizes=engine_sizes(), threads=st.sampled_from([1, 2]))
 def test_alone_and_in_company(
-    drive: Callable[..., Any],
-    backend: NativeBackend,
-    several: list[dict[str, Any]],
-    block_size: int,
-    budget: int,
-    spare_blocks: int,
-    prefix_caching: bool,
+    by_threads: dict[int, NativeBackend], several: list[Visit], sizes: dict[str, Any], threads: int
 ) -> None:
-    expected = []
-    for seed, r in enumerate(several):
-        alone = drive(backend, prefix_caching=False)
-        submit(alone, "x", seed, r)
-        alone.run()
-        expected.append(alone.answers["x"])
+    company = together(by_threads[threads], several, **sizes)
+    for whole, got in zip(alone(by_threads[1], several), company.answers, strict=True):
+        assert got == whole.as_far_as(got)
 
-    company = drive(
-        backend,
-        block_size=block_size,
-        num_blocks=-(-64 // block_size) + spare_blocks,  # small pools: much preemption
-        max_num_batched_tokens=budget,
-        max_num_seqs=2 + budget % 3 if budget > 4 else 2,
-        prefix_caching=prefix_caching,
-    )
-    for step in range(14):
-        for seed, r in enumerate(several):
-            if r["arrives"] == step:
-                submit(company, str(seed), seed, r)
-            elif r["aborted_after"] is not None and step == r["arrives"] + r["aborted_after"]:
-                company.abort(str(seed))
-        if company.core.has_work:
-            company.step()
-    company.run()
-    assert not company.errors
-    for seed, whole in enumerate(expected):
-        got = company.answers[str(seed)]
-        if got.finish_reason != "abort":
-            assert got.token_ids == whole.token_ids
-        count = len(got.token_ids)
-        assert got.token_ids == whole.token_ids[:count]
-        assert (got.logprobs or []) == (whole.logprobs or [])[:count]
+
+# Threads, is there a pool for all, and the engine.
+WAYS: list[tuple[int, bool, dict[str, Any]]] = [
+    (1, False, {"block_size": 16, "max_num_batched_tokens": 300}),
+    (2, False, {"block_size": 7, "prefix_caching": False}),
+    (2, True, {"block_size": 4, "max_num_batched_tokens": 37}),
+]
+ROOM = {"max_model_len": 800, "num_blocks": 800, "max_num_batched_tokens": 800}
+
+
+def people(seed: int) -> list[Visit]:
+    return crowd(seed, TEXTS, size=10, vocab_size=VOCAB, longest=LONGEST)
+
+
+@pytest.mark.parametrize("kv_dtype", KV_DTYPES)
+def test_long_contexts(make: Make, kv_dtype: str) -> None:
+    """Every way gives what one thread gives alone in one chunk: so they are equal to each other."""
+    visitors = people(KV_DTYPES.index(kv_dtype))
+    expected = alone(make(threads=1, kv_dtype=kv_dtype), visitors, **ROOM)
+    for threads, roomy, sizes in WAYS:
+        pool = {} if roomy else {"num_blocks": tight_pool(visitors, sizes["block_size"])}
+        backend = make(threads=threads, kv_dtype=kv_dtype)
+        company = together(backend, visitors, **(ROOM | sizes | pool))
+        for whole, got in zip(expected, company.answers, strict=True):
+            assert got == whole.as_far_as(got), (threads, sizes)
+        # Else the comparison would say little.
+        assert roomy or company.num_preemptions
+        assert company.num_cached or not sizes.get("prefix_caching", True)
+
+
+@pytest.mark.skipif("avx2" not in cpu_features(), reason="this CPU has no AVX2")
+def test_instruction_sets(make: Make) -> None:
+    first, _, _, *short = people(9)  # one long context: the scalar form takes its time
+    scalar = together(make(threads=2, isa="scalar"), [first, *short], **ROOM)
+    expected = alone(make(threads=1, isa="avx2"), [first, *short], **ROOM)
+    for whole, got in zip(expected, scalar.answers, strict=True):
+        assert got == whole.as_far_as(got)

@@ -7,97 +7,35 @@ slot changes everything after it.
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings
 
-PREFIXES = ([], [1, 2, 3, 4, 5, 6, 7, 8], [1, 2, 3, 4, 9, 9, 9, 9, 9, 9, 9, 9, 9])
+from octavo.testing.companies import engine_sizes, visits
+from octavo.testing.company import Visit, alone, together
+from octavo.testing.slots import HashBackend
 
-requests = st.fixed_dictionaries(
-    {
-        "prefix": st.sampled_from(PREFIXES),
-        "tail": st.lists(st.integers(0, 96), min_size=1, max_size=24),
-        "max_tokens": st.integers(1, 12),
-        "temperature": st.sampled_from([0.0, 1.0]),
-        "seed": st.integers(0, 2**64 - 1),
-        "arrives": st.integers(0, 12),
-        "aborted_after": st.none() | st.integers(0, 8),
-    }
-)
+VOCAB = 97
+
+PREFIX = [1, 2, 3, 4, 5, 6, 7, 8]
 
 
-def submit(driver: Any, name: str, r: dict[str, Any]) -> None:
-    driver.submit(
-        name,
-        r["prefix"] + r["tail"],
-        r["seed"],
-        max_tokens=r["max_tokens"],
-        temperature=r["temperature"],
-        logprobs=2,
-    )
-
-
-@settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(
-    several=st.lists(requests, min_size=1, max_size=7),
-    block_size=st.sampled_from([1, 4, 7]),
-    budget=st.integers(1, 40),
-    max_num_seqs=st.integers(1, 5),
-    spare_blocks=st.integers(0, 12),
-    prefix_caching=st.booleans(),
-)
-def test_alone_and_in_company(
-    drive: Callable[..., Any],
-    several: list[dict[str, Any]],
-    block_size: int,
-    budget: int,
-    max_num_seqs: int,
-    spare_blocks: int,
-    prefix_caching: bool,
-) -> None:
-    company = drive(
-        block_size=block_size,
-        num_blocks=-(-64 // block_size) + spare_blocks,  # small pools: much preemption
-        max_num_seqs=max_num_seqs,
-        max_num_batched_tokens=max(budget, max_num_seqs),
-        prefix_caching=prefix_caching,
-    )
-    for step in range(400):
-        for index, r in enumerate(several):
-            if r["arrives"] == step:
-                submit(company, str(index), r)
-            elif r["aborted_after"] is not None and step == r["arrives"] + r["aborted_after"]:
-                company.abort(str(index))
-        if company.core.has_work:
-            company.step()
-        elif step > 24:
-            break
-    assert not company.core.has_work
-    assert not company.errors
-    for (counts,) in [company.core.kv.check()]:
-        assert counts.used == 0
-    for index, r in enumerate(several):
-        alone = drive(prefix_caching=False)
-        submit(alone, "x", r)
-        alone.run()
-        expected, got = alone.answers["x"], company.answers[str(index)]
-        if got.finish_reason == "abort":
-            length = len(got.token_ids)
-            assert got.token_ids == expected.token_ids[:length]
-        else:
-            assert got.token_ids == expected.token_ids
-            assert got.logprobs == expected.logprobs
-            assert got.finish_reason == expected.finish_reason == "length"
+@settings(max_examples=100, deadline=None)
+@given(several=visits(VOCAB), sizes=engine_sizes())
+def test_alone_and_in_company(several: list[Visit], sizes: dict[str, Any]) -> None:
+    backend = HashBackend(VOCAB)
+    for whole, got in zip(
+        alone(backend, several), together(backend, several, **sizes).answers, strict=True
+    ):
+        assert got == whole.as_far_as(got)
+        assert whole.finish_reason == "length"
 
 
 def test_the_cases_above_do_preempt_and_do_hit(drive: Callable[..., Any]) -> None:
     """The property would say little if nothing happened in it."""
     driver = drive(num_blocks=16, max_num_batched_tokens=16)
-    first = [driver.submit(str(i), PREFIXES[1] + [50 + i] * 9, max_tokens=30) for i in range(4)]
+    first = [driver.submit(str(i), PREFIX + [50 + i] * 9, max_tokens=30) for i in range(4)]
     driver.run()
     assert sum(r.num_preemptions for r in first) > 0
-    again = driver.submit("again", PREFIXES[1] + [50], max_tokens=1)
+    again = driver.submit("again", [*PREFIX, 50], max_tokens=1)
     driver.run()
     assert again.num_cached == 8
 
