@@ -11,6 +11,8 @@ namespace nb = nanobind;
 
 NB_MODULE(_native, m) {
     m.doc() = "Octavo's C++ side.";
+    // A program that ends while a model is loaded leaves it to the system: no leak.
+    nb::set_leak_warnings(false);
     m.def("cpu_features", &octavo::cpu_features,
           "Instruction sets this CPU has among those kernels are written for, weakest first.");
     octavo::bind_executor(m);

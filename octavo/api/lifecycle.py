@@ -82,7 +82,7 @@ def _serve(config: Config, load: Callable[[Config], Served]) -> int:
         served = load(config)
         groups = served.backend.cache_groups
         settings = EngineSettings.derive(config, groups, served.model_len)
-        logger.info("%s", settings.cache_in_words(groups))
+        logger.info("%s backend, %s", served.backend.name, settings.cache_in_words(groups))
         if settings.max_model_len < served.model_len and not config.model.max_model_len:
             logger.info(
                 "the model's length is fitted to the KV cache: %d of %d tokens",

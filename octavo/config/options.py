@@ -50,8 +50,8 @@ class ModelOptions:
     backend: str = option(
         "auto",
         "--backend",
-        doc="What runs the model: reference (NumPy, slow, the definition of right; auto takes it) "
-        "or native (C++, fast, in preview: its activations are rounded to 8 bits).",
+        doc="What runs the model: native (C++, which auto takes) or reference (NumPy, slow, the "
+        "definition of right).",
         convert=text,
         metavar="NAME",
         allowed=BACKENDS,

@@ -91,7 +91,7 @@ def test_echo_scores_the_prompt(client):
 
 
 def test_logprobs_of_chats(client):
-    question = "What is the capital of France?"
+    question = "Name the capital of France."
     (choice,) = chat(client, question, logprobs=True, top_logprobs=2).choices
     entries = choice.logprobs.content
     assert b"".join(bytes(entry.bytes) for entry in entries).decode() == choice.message.content
@@ -135,7 +135,7 @@ def test_two_choices_streamed(client):
 
 
 def test_stop_strings(client):
-    question = "What is the capital of France?"
+    question = "Name the capital of France."
     plain = chat(client, question, max_tokens=16).choices[0].message.content
     assert "Paris" in plain
     stopped = chat(client, question, max_tokens=16, stop=["Paris", "never said"]).choices[0]

@@ -1,0 +1,170 @@
+"""How far the native backend, and llama.cpp, are from the reference backend on the same weights.
+
+    python bench/accuracy.py [MODEL.gguf] [--types F32,F16,BF16,Q4_0,Q4_1,Q8_0] [--tokens 4096]
+
+The matrices of MODEL are encoded again in each type; every document is read with its own words
+(teacher-forced), the cache in fp32. For each type: the mean over positions of KL(reference, other)
+over the whole vocabulary in nats, the perplexity beside the reference's, and how often the most
+likely token is the same. llama.cpp is measured when xllamacpp is installed.
+"""
+
+import argparse
+import importlib.util
+import json
+import pydoc_data.topics
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from octavo.backends.native import NativeBackend
+from octavo.backends.reference import ReferenceBackend
+from octavo.models.registry import build
+from octavo.testing.drive import Driver
+from octavo.testing.requantise import reencode
+from octavo.text.gguf_tokenizer import tokenizer_from_gguf
+from octavo.weights.checkpoint import open_checkpoint
+from octavo.weights.resolve import resolve_model
+
+TYPES = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q8_0")
+DOCUMENT = 512  # tokens
+Score = Callable[[Sequence[int]], npt.NDArray[np.float32]]
+
+
+@dataclass
+class Distance:
+    """Sums over positions."""
+
+    positions: int = 0
+    kl: float = 0.0
+    same_best: int = 0
+    surprise: float = 0.0  # of the words that came, in nats
+    reference_surprise: float = 0.0
+
+    def add(
+        self,
+        reference: npt.NDArray[np.float32],
+        other: npt.NDArray[np.float32],
+        tokens: Sequence[int],
+    ) -> None:
+        """Take one document's scores, [tokens, vocabulary] each."""
+        for i in range(0, len(tokens), 64):  # few rows at a time: float64 is large
+            p, q = log_softmax(reference[i : i + 64]), log_softmax(other[i : i + 64])
+            self.kl += float((np.exp(p) * (p - q)).sum())
+            self.same_best += int((p.argmax(-1) == q.argmax(-1)).sum())
+            self.positions += len(p)
+            follows = np.array(tokens[i + 1 : i + 65])
+            rows = np.arange(len(follows))
+            self.surprise -= float(q[rows, follows].sum())
+            self.reference_surprise -= float(p[rows, follows].sum())
+
+    def line(self, documents: int) -> str:
+        """The figures of a table row."""
+        count = self.positions - documents
+        perplexity = np.exp(self.surprise / count)
+        change = 100 * (perplexity / np.exp(self.reference_surprise / count) - 1)
+        best = 100 * self.same_best / self.positions
+        return (
+            f"KL {self.kl / self.positions:9.2e}   perplexity {perplexity:8.4f} ({change:+.3f} %)"
+            f"   same best {best:.2f} %"
+        )
+
+
+def main() -> None:
+    """Print two lines for each type."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", nargs="?", default="smollm2")
+    parser.add_argument("--types", default=",".join(TYPES))
+    parser.add_argument("--tokens", type=int, default=4096)
+    args = parser.parse_args()
+    source = resolve_model(args.model)
+    with open_checkpoint(source) as checkpoint:
+        tokenizer = tokenizer_from_gguf(checkpoint.metadata, str(source))
+    documents = make_documents(tokenizer.encode, args.tokens)
+    print(f"{sum(map(len, documents))} tokens in {len(documents)} documents of {DOCUMENT}")
+    with tempfile.TemporaryDirectory() as folder:
+        for name in args.types.split(","):
+            path = Path(folder) / f"{name}.gguf"
+            reencode(source, path, name)
+            for who, distance in measure(path, documents).items():
+                print(f"{name:5} {who:9} {distance.line(len(documents))}", flush=True)
+            path.unlink()
+
+
+def make_documents(encode: Callable[[str], list[int]], tokens: int) -> list[list[int]]:
+    """English, code, data and numbers that every Python installation carries, and mixed scripts."""
+    topics = [text for _, text in sorted(pydoc_data.topics.topics.items()) if len(text) > 3000]
+    sources = sorted(Path(json.__file__).parent.glob("*.py"))
+    texts = [
+        topics[0],
+        sources[0].read_text(encoding="utf-8"),
+        topics[len(topics) // 4],
+        numbers_and_scripts(),
+        topics[len(topics) // 2],
+        sources[-1].read_text(encoding="utf-8"),
+        topics[-1],
+        json.dumps([{"id": i, "name": f"item {i * i}", "tags": [i % 3, None]} for i in range(99)]),
+    ]
+    documents: list[list[int]] = []
+    for text in (texts * (1 + tokens // (DOCUMENT * len(texts))))[: -(-tokens // DOCUMENT)]:
+        start = 600 * (len(documents) // len(texts))  # later rounds read further on
+        documents.append(encode(text[start : start + 8000])[:DOCUMENT])
+    return documents
+
+
+def numbers_and_scripts() -> str:
+    """A table of squares among sentences in several languages."""
+    sentences = [
+        "La rivière traverse la vieille ville avant d'atteindre la mer.",
+        "Der Zug fährt jeden Morgen um sieben Uhr vom Bahnhof ab.",
+        "El gato duerme sobre la mesa mientras llueve.",
+        "Вечером они гуляли вдоль реки и говорили о книгах.",
+        "今日はとても良い天気ですね。",
+    ]
+    return "\n".join(f"{i}: {i * i} {sentences[i % 5]} {i**3 / 7:.4f}" for i in range(80))
+
+
+def measure(path: Path, documents: Sequence[Sequence[int]]) -> dict[str, Distance]:
+    """The distances of the native backend and, where it is installed, of llama.cpp."""
+    with open_checkpoint(path) as checkpoint:
+        model = build(checkpoint)
+        rows = model.config.vocab_size
+        reference = ReferenceBackend(model.program, checkpoint, vocab_size=rows)
+        native = NativeBackend(model.program, checkpoint, vocab_size=rows, kv_dtype="float32")
+        others: dict[str, Score] = {"octavo": lambda tokens: scores(native, tokens)}
+        peer = None
+        if importlib.util.find_spec("xllamacpp"):
+            from peer_logits import PeerModel
+
+            peer = PeerModel(path, vocab_size=rows, context=DOCUMENT)
+            others["llama.cpp"] = peer.scores
+        distances = {who: Distance() for who in others}
+        for tokens in documents:
+            expected = scores(reference, tokens)
+            for who, score in others.items():
+                distances[who].add(expected, score(tokens), tokens)
+        if peer is not None:
+            peer.close()
+        return distances
+
+
+def scores(
+    backend: ReferenceBackend | NativeBackend, tokens: Sequence[int]
+) -> npt.NDArray[np.float32]:
+    """Log-probabilities after each token, [tokens, vocabulary]."""
+    driver = Driver(backend, num_blocks=2 + DOCUMENT // 32, block_size=32)
+    return driver.scores(tokens, [len(tokens)])
+
+
+def log_softmax(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    """Over the last axis, in float64."""
+    x = values.astype(np.float64)
+    x -= x.max(-1, keepdims=True)
+    return x - np.log(np.exp(x).sum(-1, keepdims=True))
+
+
+if __name__ == "__main__":
+    main()
