@@ -103,13 +103,14 @@ def crowd(
 ) -> list[Visit]:
     """Visits with long contexts, many of which begin alike; equal arguments give equal visits.
 
-    texts: token ids that prompts begin with, each at least `longest` long. The first two visits
-    have about `longest` tokens (see `tight_pool`) and the third one or two partitions of attention
-    (256 positions) more or less one; the others are short. No answer has more than MOST_NEW_TOKENS.
+    texts: token ids that prompts begin with, each at least `longest` long. The first prompt has
+    `longest` tokens, the second three quarters of that (see `tight_pool`) and the third one or two
+    partitions of attention (256 positions) more or less one; the others are short. No answer has
+    more than MOST_NEW_TOKENS.
     """
     random = np.random.default_rng(seed)
     edge = 256 * int(random.integers(1, 3)) + int(random.integers(-1, 2))
-    lengths = [longest, longest - 90, edge]
+    lengths = [longest, longest - longest // 4, edge]
     visits = []
     for index in range(size):
         tail = random.integers(0, vocab_size, int(random.integers(1, 25))).tolist()

@@ -22,7 +22,7 @@ from octavo.weights.checkpoint import open_checkpoint
 
 VOCAB = 200  # fewer than the model's, as with models whose embeddings have more rows than tokens
 KV_DTYPES = ("float16", "float32", "bfloat16")
-LONGEST = 700
+LONGEST = 600  # three partitions
 TEXTS = np.random.default_rng(3).integers(0, VOCAB, (2, LONGEST)).tolist()
 
 Make = Callable[..., NativeBackend]
@@ -68,7 +68,7 @@ ROOM = {"max_model_len": 800, "num_blocks": 800, "max_num_batched_tokens": 800}
 
 
 def people(seed: int) -> list[Visit]:
-    return crowd(seed, TEXTS, size=10, vocab_size=VOCAB, longest=LONGEST)
+    return crowd(seed, TEXTS, size=8, vocab_size=VOCAB, longest=LONGEST)
 
 
 @pytest.mark.parametrize("kv_dtype", KV_DTYPES)
