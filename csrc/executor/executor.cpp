@@ -357,7 +357,8 @@ void Executor::compute_logits(int64_t begin, int64_t end) {
     const int64_t tiles = (program_.vocab_size + tile_rows - 1) / tile_rows;
     const float* hidden = hidden_.data() + begin * stride;
     const bool quantise = reads_q8(weights.type());
-    if (quantise) hidden_q8_.resize(static_cast<size_t>(rows * head_terms * q8_stride(weights.cols())));
+    if (quantise)
+        hidden_q8_.resize(static_cast<size_t>(rows * head_terms * q8_stride(weights.cols())));
     if (logits_.size() < static_cast<size_t>(rows * ld)) {
         logits_ = std::vector<float>(static_cast<size_t>(rows * ld));
     }

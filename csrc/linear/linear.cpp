@@ -51,10 +51,10 @@ TileKernels kernels_for(WeightType type, Isa isa) {
 // The most tokens for one sweep over the tiles: enough that weights are not fetched too often, few
 // enough that the tokens' rows stay in the second-level cache beside them.
 int64_t most_tokens_of_sweep(const PackedLinear& weights, int terms) {
-    const int64_t row = reads_q8(weights.type())
-                            ? terms * q8_stride(weights.cols()) *
-                                  static_cast<int64_t>(sizeof(Q8Block))
-                            : weights.cols() * static_cast<int64_t>(sizeof(float));
+    const int64_t row =
+        reads_q8(weights.type())
+            ? terms * q8_stride(weights.cols()) * static_cast<int64_t>(sizeof(Q8Block))
+            : weights.cols() * static_cast<int64_t>(sizeof(float));
     return std::clamp((int64_t{192} << 10) / row, int64_t{16}, int64_t{64});
 }
 
