@@ -6,6 +6,7 @@ pipe only its byte Q is a good end.
 """
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -139,6 +140,9 @@ class Life:
 
     async def run(self) -> None:
         """Serve until drained."""
+        # What is loaded is never garbage: later collections need not go through it.
+        gc.freeze()
+        gc.enable()
         announce = asyncio.create_task(self._announce())
         try:
             await self._server.serve(sockets=[self._listener.socket])
@@ -146,6 +150,7 @@ class Life:
                 await self._end_connections()
         finally:
             announce.cancel()
+            gc.unfreeze()
             if self._pipe is not None:
                 self._pipe.close()
 

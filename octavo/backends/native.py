@@ -16,6 +16,7 @@ from octavo.backends.native_program import describe
 from octavo.errors import ConfigError
 from octavo.graph import CacheNeed, Program
 from octavo.weights.checkpoint import Checkpoint
+from octavo.weights.mapped import release_pages
 
 KV_DTYPES = {"auto": "float16", "float32": "float32", "float16": "float16", "bfloat16": "bfloat16"}
 _ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
@@ -66,12 +67,18 @@ class NativeBackend:
             _isa(isa),
             kv_name,
         )
+        self._unpacked = [file.data for file in checkpoint.files]
         self._executor.begin_loading()
         self._steps = 0  # started so far: a step can be finished only while it is the last
 
     def wait_loaded(self) -> None:
-        """Return when the weights are repacked; raise what went wrong there."""
+        """Return when the weights are repacked and the files' pages given back to the system.
+
+        Raises what went wrong with the repacking.
+        """
         self._executor.finish_loading()
+        while self._unpacked:
+            release_pages(self._unpacked.pop())
 
     def allocate_cache(self, num_blocks: int, block_size: int) -> None:
         """Zeroed memory for every layer; the system hands it out when it is first written."""

@@ -1,5 +1,6 @@
 """`octavo serve`: flags to configuration, configuration to the server."""
 
+import gc
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -48,7 +49,13 @@ def start(config: Config, load: "Load | None" = None) -> int:
         log.info("%s", line)
     for line in config.warnings:
         log.warning("%s", line)
-    # Here and not above, so that --help and a wrong flag need not wait for the HTTP side.
-    from octavo.api.lifecycle import serve
+    # What loading makes stays: to look for garbage among it would only cost time. The lifecycle
+    # collects again when it serves.
+    gc.disable()
+    try:
+        # Here and not above, so that --help and a wrong flag need not wait for the HTTP side.
+        from octavo.api.lifecycle import serve
 
-    return serve(config) if load is None else serve(config, load)
+        return serve(config) if load is None else serve(config, load)
+    finally:
+        gc.enable()

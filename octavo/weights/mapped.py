@@ -82,6 +82,12 @@ class MappedFile:
         self.bytes = np.empty(0, np.uint8)
 
 
+def release_pages(mapping: mmap.mmap | bytes) -> None:
+    """Give a MappedFile's memory back to the system, which reads the file again when it is used."""
+    if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        mapping.madvise(mmap.MADV_DONTNEED)
+
+
 def read_json(path: Path) -> Any:
     """Parse a small JSON file. Raises ModelFileError that names the file and the fault."""
     name = file_label(path)

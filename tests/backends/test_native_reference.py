@@ -2,6 +2,7 @@
 
 import json
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -226,3 +227,36 @@ def test_weights_are_checked(tmp_path):
     with pytest.raises(ModelFileError, match=r"model\.norm\.weight is \[\d+, 64\]; it must be"):
         NativeBackend(program, damaged, vocab_size=vocab_size)
     assert norm.shape == (64,)
+
+
+def resident_kib(path):
+    """KiB of a file's pages that this process has mapped and touched."""
+    total, inside = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if not line.split(" ", 1)[0].endswith(":"):  # the head of a mapping, not one of its fields
+            inside = line.endswith(str(path))
+        elif inside and line.startswith("Rss:"):
+            total += int(line.split()[1])
+    return total
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs Linux's smaps")
+def test_a_files_pages_are_given_back_once_the_weights_are_packed(tmp_path):
+    path = tmp_path / "model.gguf"
+    tiny_llama(path, format="gguf", layers=4, tie=True)
+    with open_checkpoint(path) as checkpoint:
+        model = build(checkpoint)
+        touched = sum(int(file.bytes.max()) for file in checkpoint.files)
+        assert touched
+        assert resident_kib(path) > 256
+        backend = NativeBackend(
+            model.program, checkpoint, vocab_size=model.config.vocab_size, kv_dtype="float32"
+        )
+        backend.wait_loaded()
+        assert resident_kib(path) == 0
+        reference = ReferenceBackend(
+            model.program, checkpoint, vocab_size=model.config.vocab_size, kv_dtype="float32"
+        )
+    ours, theirs = (Driver(which, num_blocks=30) for which in (backend, reference))
+    tokens = TOKENS[:40]
+    assert mean_kl(theirs.scores(tokens, [40]), ours.scores(tokens, [40])) < 1e-6
