@@ -89,7 +89,7 @@ def test_long_contexts(make: Make, kv_dtype: str) -> None:
 
 @pytest.mark.skipif("avx2" not in cpu_features(), reason="this CPU has no AVX2")
 def test_instruction_sets(make: Make) -> None:
-    first, _, _, *short = people(9)  # one long context: the scalar form takes its time
+    first, _, _, *short = people(9)[:6]  # one long context: the scalar form takes its time
     scalar = together(make(threads=2, isa="scalar"), [first, *short], **ROOM)
     expected = alone(make(threads=1, isa="avx2"), [first, *short], **ROOM)
     for whole, got in zip(expected, scalar.answers, strict=True):

@@ -18,7 +18,7 @@ VOCAB = 97
 PREFIX = [1, 2, 3, 4, 5, 6, 7, 8]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(several=visits(VOCAB), sizes=engine_sizes())
 def test_alone_and_in_company(several: list[Visit], sizes: dict[str, Any]) -> None:
     backend = HashBackend(VOCAB)
