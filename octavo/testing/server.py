@@ -36,15 +36,18 @@ class ServerProcess:
     ) -> None:
         """Start `octavo serve` with these arguments; returns at once.
 
-        command: run instead of the installed `octavo serve`. env: variables to set on top of ours.
-        port: None: a free one. folder: where it runs.
+        command: run instead of the installed `octavo serve`; where it says {port} it gets the
+        port, else --host and --port are added. env: variables to set on top of ours. port: None:
+        a free one. folder: where it runs.
         """
         self.port = free_port() if port is None else port
         self.url = f"http://{HOST}:{self.port}"
         self._log: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `kill`
         command = command or (str(Path(sysconfig.get_path("scripts"), "octavo")), "serve")
+        words = [*command, *arguments]
+        placed = [word.replace("{port}", str(self.port)) for word in words]
         self.process = subprocess.Popen(
-            [*command, *arguments, "--host", HOST, "--port", str(self.port)],
+            placed if placed != words else [*words, "--host", HOST, "--port", str(self.port)],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=subprocess.STDOUT,
