@@ -14,6 +14,9 @@ _Logprobs = tuple[float, int, Int32Array, Float32Array] | None
 linear: Any  # the linear kernels one by one, for tests
 
 def cpu_features() -> list[str]: ...
+def read_strings(
+    data: NDArray[np.uint8], position: int, end: int, count: int
+) -> tuple[list[str], int] | None: ...
 
 class Program:
     """A program under construction: each method adds something; what returns an int, its index.

@@ -4,6 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings/bind_executor.h"
+#include "bindings/header_strings.h"
 #include "cpu_features.h"
 #include "linear/bindings.h"
 
@@ -16,5 +17,6 @@ NB_MODULE(_native, m) {
     m.def("cpu_features", &octavo::cpu_features,
           "Instruction sets this CPU has among those kernels are written for, weakest first.");
     octavo::bind_executor(m);
+    octavo::bind_header_strings(m);
     octavo::bind_linear(m);
 }

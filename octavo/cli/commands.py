@@ -1,6 +1,7 @@
 """Commands that have commands: the first word names one, and the rest of the line is its own."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pkgutil import resolve_name
 from typing import NamedTuple
 
 from octavo import __version__
@@ -10,10 +11,19 @@ from octavo.errors import UsageError
 
 
 class Command(NamedTuple):
-    """A command: one line for the help, and what runs it and returns the exit code."""
+    """A command: one line for the help, and where the function is that runs it.
+
+    entry_point: `module:function`, imported when the command is called. The function takes the rest
+    of the line and returns the exit code.
+    """
 
     summary: str
-    run: Callable[[Sequence[str]], int]
+    entry_point: str
+
+    def run(self, words: Sequence[str]) -> int:
+        """Run it on the rest of the line; the exit code."""
+        function: Callable[[Sequence[str]], int] = resolve_name(self.entry_point)
+        return function(words)
 
 
 def run_command(prog: str, commands: Mapping[str, Command], words: Sequence[str]) -> int:

@@ -3,17 +3,13 @@
 import sys
 from collections.abc import Sequence
 
-from octavo.cli.bench.command import bench_command
-from octavo.cli.chat import chat_command
 from octavo.cli.commands import Command, run_command
-from octavo.cli.complete import complete_command
-from octavo.cli.serve import serve_command
 
 COMMANDS = {
-    "serve": Command("Serve a model over the OpenAI API.", serve_command),
-    "chat": Command("Chat with a model in the terminal.", chat_command),
-    "complete": Command("Complete one prompt.", complete_command),
-    "bench": Command("Measure a model on this machine.", bench_command),
+    "serve": Command("Serve a model over the OpenAI API.", "octavo.cli.serve:serve_command"),
+    "chat": Command("Chat with a model in the terminal.", "octavo.cli.chat:chat_command"),
+    "complete": Command("Complete one prompt.", "octavo.cli.complete:complete_command"),
+    "bench": Command("Measure a model on this machine.", "octavo.cli.bench.command:bench_command"),
 }
 
 

@@ -145,18 +145,16 @@ def _add_tokens(backend: "Backend", tokens: Sequence[str], types: Sequence[int])
     """Control tokens are special; user-defined ones are only never cut."""
     from tokenizers import AddedToken
 
-    control = [
-        AddedToken(token, special=True, normalized=False)
-        for token, kind in zip(tokens, types, strict=True)
-        if kind == TokenType.CONTROL and token
-    ]
-    plain = [
-        AddedToken(token, special=False, normalized=False)
-        for token, kind in zip(tokens, types, strict=True)
-        if kind == TokenType.USER_DEFINED and token
-    ]
-    backend.add_special_tokens(control)
-    backend.add_tokens(plain)
+    def added(wanted: TokenType, special: bool) -> list[AddedToken]:
+        number = int(wanted)  # an enum's member is slow to compare, and all tokens are
+        return [
+            AddedToken(token, special=special, normalized=False)
+            for token, kind in zip(tokens, types, strict=True)
+            if kind == number and token
+        ]
+
+    backend.add_special_tokens(added(TokenType.CONTROL, special=True))
+    backend.add_tokens(added(TokenType.USER_DEFINED, special=False))
 
 
 # ------------------------------------------------------------------------------------ the two kinds
@@ -164,10 +162,7 @@ def _add_tokens(backend: "Backend", tokens: Sequence[str], types: Sequence[int])
 
 def _numbered(tokens: Sequence[str]) -> dict[str, int]:
     """Of tokens that are spelled the same the first counts."""
-    numbers: dict[str, int] = {}
-    for number, token in enumerate(tokens):
-        numbers.setdefault(token, number)
-    return numbers
+    return dict(zip(reversed(tokens), range(len(tokens) - 1, -1, -1), strict=True))
 
 
 def _byte_level(

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from octavo import _native
 from octavo.errors import ModelFileError
 from octavo.weights.mapped import MappedFile, shown
 
@@ -155,7 +156,15 @@ class Cursor:
         return GGUFArray(kind, self._bools(values, what) if kind is ValueKind.BOOL else values)
 
     def _strings(self, count: int, what: str) -> GGUFArray:
-        """Vocabularies pass here: one tight loop."""
+        """Vocabularies pass here."""
+        found = _native.read_strings(self.file.bytes, self.position, self.end, count)
+        if found is None:
+            return self._strings_one_by_one(count, what)
+        strings, self.position = found
+        return GGUFArray(ValueKind.STRING, strings)
+
+    def _strings_one_by_one(self, count: int, what: str) -> GGUFArray:
+        """The same, and the error that names the string at fault."""
         data, end, position = self.file.data, self.end, self.position
         length_at = _U64.unpack_from
         values = GGUFArray(ValueKind.STRING)

