@@ -12,6 +12,7 @@ from octavo.backends.base import Backend, Batch, RowLogprobs, StepOutput
 from octavo.engine.batch import Row, build_batch
 from octavo.engine.blocks import CacheCorrupt
 from octavo.engine.kv import KVManager
+from octavo.engine.pace import Pace
 from octavo.engine.request import Request, why_finished
 from octavo.engine.scheduler import Schedule, Scheduler
 from octavo.engine.settings import EngineSettings
@@ -52,6 +53,11 @@ class EngineCore:
             max_num_seqs=settings.max_num_seqs,
             max_num_batched_tokens=settings.max_num_batched_tokens,
             now=time.monotonic,
+        )
+        self._pace = Pace(
+            settings.max_num_batched_tokens,
+            max_num_seqs=settings.max_num_seqs,
+            target_s=settings.step_target_s,
         )
         self._backend = backend
         self._metrics = metrics
@@ -100,7 +106,8 @@ class EngineCore:
 
     def step(self) -> None:
         """Plan and run one step. A failed one ends its own requests; nothing is raised."""
-        schedule = self.scheduler.schedule()
+        began_s = time.monotonic()
+        schedule = self.scheduler.schedule(self._pace.budget())
         self._observe(schedule)
         if not schedule.work:
             self._refuse_what_cannot_fit(schedule)
@@ -113,6 +120,7 @@ class EngineCore:
             self._fail(schedule, error)
             return
         self._append(schedule, rows, output)
+        self._pace.note(schedule.num_tokens, time.monotonic() - began_s)
         if self._trace is not None and self._trace.done:
             self._trace.write()
             self._trace = None

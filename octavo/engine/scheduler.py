@@ -87,10 +87,13 @@ class Scheduler:
         request.finish_reason = reason
         request.times.finished = self._now()
 
-    def schedule(self) -> Schedule:
-        """Plan one step. Computed counts advance here; the requests of a failed step end."""
+    def schedule(self, budget: int | None = None) -> Schedule:
+        """Plan one step. Computed counts advance here; the requests of a failed step end.
+
+        budget: tokens at most; None: max_num_batched_tokens.
+        """
         plan = Schedule([], [], [])
-        budget = self._schedule_running(plan, self.max_num_batched_tokens)
+        budget = self._schedule_running(plan, budget or self.max_num_batched_tokens)
         if not plan.preempted:
             self._admit_waiting(plan, budget)
         return plan

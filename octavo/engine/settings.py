@@ -6,6 +6,7 @@ from pathlib import Path
 
 from octavo.backends.base import CacheGroup
 from octavo.config import Config
+from octavo.engine.pace import STEP_TARGET_S
 from octavo.errors import ConfigError
 
 # Share of the free memory that the cache takes when neither --num-blocks nor --kv-cache-memory is
@@ -15,7 +16,10 @@ FREE_MEMORY_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """What scheduler and cache need to know. Lengths and budgets in tokens."""
+    """What scheduler and cache need to know. Lengths and budgets in tokens.
+
+    step_target_s: how long a step may take before its budget is lowered (`engine.pace`); None: any.
+    """
 
     max_model_len: int
     block_size: int
@@ -25,6 +29,7 @@ class EngineSettings:
     prefix_caching: bool = True
     hash_seed: str | None = None
     max_queue: int = 0  # 0: no limit
+    step_target_s: float | None = None
 
     @classmethod
     def derive(
@@ -67,6 +72,7 @@ class EngineSettings:
             prefix_caching=cache.prefix_caching,
             hash_seed=cache.prefix_caching_hash_seed,
             max_queue=scheduler.max_queue,
+            step_target_s=None if scheduler.max_num_batched_tokens else STEP_TARGET_S,
         )
 
     def cache_in_words(self, groups: tuple[CacheGroup, ...]) -> str:
