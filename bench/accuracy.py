@@ -12,16 +12,20 @@ import argparse
 import importlib.util
 import json
 import pydoc_data.topics
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from octavo.backends.base import Batch
 from octavo.backends.native import NativeBackend
 from octavo.backends.reference import ReferenceBackend
+from octavo.graph import Op
 from octavo.models.registry import build
 from octavo.testing.drive import Driver
 from octavo.testing.requantise import reencode
@@ -71,6 +75,17 @@ class Distance:
             f"KL {self.kl / self.positions:9.2e}   perplexity {perplexity:8.4f} ({change:+.3f} %)"
             f"   same best {best:.2f} %"
         )
+
+
+class WholeProducts(ReferenceBackend):
+    """The reference with products of whole matrices: their sums differ by the number of rows in the
+    last bits, which is nothing here, and take a tenth of the time."""
+
+    def _run(self, op: Op, inputs: list[npt.NDArray[Any]], batch: Batch) -> npt.NDArray[Any]:
+        if op.name != "logits" and (op.name != "linear" or len(op.weights) > 1):
+            return super()._run(op, inputs, batch)
+        product: npt.NDArray[Any] = inputs[0] @ self._weights[op.weights[0]].T
+        return product * np.float32(op.attrs.get("scale", 1.0))
 
 
 def main() -> None:
@@ -132,7 +147,7 @@ def measure(path: Path, documents: Sequence[Sequence[int]]) -> dict[str, Distanc
     with open_checkpoint(path) as checkpoint:
         model = build(checkpoint)
         rows = model.config.vocab_size
-        reference = ReferenceBackend(model.program, checkpoint, vocab_size=rows)
+        reference = WholeProducts(model.program, checkpoint, vocab_size=rows)
         native = NativeBackend(model.program, checkpoint, vocab_size=rows, kv_dtype="float32")
         others: dict[str, Score] = {"octavo": lambda tokens: scores(native, tokens)}
         peer = None
@@ -142,10 +157,11 @@ def measure(path: Path, documents: Sequence[Sequence[int]]) -> dict[str, Distanc
             peer = PeerModel(path, vocab_size=rows, context=DOCUMENT)
             others["llama.cpp"] = peer.scores
         distances = {who: Distance() for who in others}
-        for tokens in documents:
+        for done, tokens in enumerate(documents, 1):
             expected = scores(reference, tokens)
             for who, score in others.items():
                 distances[who].add(expected, score(tokens), tokens)
+            print(f"{path.stem}: {done} of {len(documents)} documents", file=sys.stderr)
         if peer is not None:
             peer.close()
         return distances

@@ -30,7 +30,7 @@ from octavo.weights.resolve import resolve_model
 
 HEALTH_EVERY_S = 0.02
 OURS, PEER = "octavo", "peer"
-# Figure -> where it is in a level of the report; more is better where the name says rate.
+# Figure -> where it is in a level of the report.
 FIGURES = {
     "output tokens/s": ("output_tok_per_s",),
     "TTFT p50 ms": ("ttft_ms", "p50"),
@@ -58,7 +58,7 @@ class Health:
                 connection.request("GET", "/health")
                 self.failures += connection.getresponse().status != 200
                 connection.close()
-            except OSError:
+            except (OSError, http.client.HTTPException):
                 self.failures += 1
             self.waits.append(time.perf_counter() - began)
 
@@ -74,7 +74,7 @@ class Health:
 
     def line(self) -> str:
         """p50, p99 and the longest."""
-        waits = sorted(self.waits)
+        waits = sorted(self.waits) or [float("nan")]
         p50, p99 = (1000 * waits[int(share * (len(waits) - 1))] for share in (0.5, 0.99))
         return (
             f"/health {len(waits)} times: p50 {p50:.1f}, p99 {p99:.1f}, max {1000 * waits[-1]:.1f}"
@@ -123,9 +123,12 @@ def one_run(
             figures = ", ".join(f"{n} {figure(level, n)}" for n in FIGURES)
             print(f"run {run} {name:6} {level_key(level)}: {figures}", flush=True)
         print(f"run {run} {name:6} {health.line()}", flush=True)
-        if name == OURS:
-            print(f"run {run} {name:6} KV cache in use afterwards: {cache_usage(server.port)}")
-        server.stop()
+        if health.failures or not health.waits:
+            raise SystemExit(f"{name}: /health did not answer all the while")
+        if name == OURS and (usage := cache_usage(server.port)):
+            raise SystemExit(f"{name}: {usage:.2%} of the KV cache is in use without a request")
+        if code := server.stop():
+            raise SystemExit(f"{name}: ended with code {code}; its log:\n{server.log()}")
     finally:
         server.kill()
     return list(report["levels"])
@@ -154,13 +157,13 @@ def load(args: argparse.Namespace, server: ServerProcess, run: int, out: Path) -
     return report
 
 
-def cache_usage(port: int) -> str:
+def cache_usage(port: int) -> float:
     """The share of KV cache blocks in use, of /metrics."""
     connection = http.client.HTTPConnection(HOST, port, timeout=30)
     connection.request("GET", "/metrics")
     text = connection.getresponse().read().decode()
     (line,) = [x for x in text.splitlines() if "kv_cache_usage_perc{" in x]
-    return line.rsplit(" ", 1)[1]
+    return float(line.rsplit(" ", 1)[1])
 
 
 def level_key(level: dict[str, Any]) -> str:

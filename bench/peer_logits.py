@@ -52,7 +52,7 @@ class PeerModel:
     """
 
     def __init__(
-        self, path: Path, *, vocab_size: int, context: int = 512, threads: int = 2
+        self, path: Path, *, vocab_size: int, context: int = 512, threads: int = 1
     ) -> None:
         self._lib = lib = _library()
         self._vocab_size = vocab_size

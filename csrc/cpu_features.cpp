@@ -12,7 +12,11 @@ std::vector<std::string> cpu_features() {
     std::vector<std::string> found = {"scalar"};
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) found.push_back("avx2");
+    // Every CPU with AVX2 has F16C, but a hypervisor may hide it.
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("f16c")) {
+        found.push_back("avx2");
+    }
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")) {
         found.push_back("avx512");
         if (__builtin_cpu_supports("avx512vnni")) found.push_back("avx512vnni");

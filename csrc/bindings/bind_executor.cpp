@@ -215,6 +215,7 @@ void bind_executor(nb::module_& m) {
             nb::keep_alive<1, 2>())
         .def("begin_loading", &Executor::begin_loading)
         .def("finish_loading", &Executor::finish_loading, nb::call_guard<nb::gil_scoped_release>())
+        .def("abandon_loading", &Executor::abandon_loading)
         .def("allocate_cache", &Executor::allocate_cache)
         .def("forward", &forward)
         .def("sample", &sample, nb::arg("rows"), nb::arg("masks").none())

@@ -14,6 +14,9 @@ namespace {
 
 using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the lengths are read as they lie in memory: little-endian"
+#endif
 constexpr int64_t length_bytes = 8;
 
 nb::object read_strings(Bytes data, int64_t position, int64_t end, int64_t count) {
@@ -25,7 +28,7 @@ nb::object read_strings(Bytes data, int64_t position, int64_t end, int64_t count
     if (!strings.is_valid()) throw nb::python_error();
     for (int64_t i = 0; i < count; i++) {
         if (end - position < length_bytes) return nb::none();
-        uint64_t length;  // little-endian, as every platform that is built for
+        uint64_t length;
         std::memcpy(&length, data.data() + position, sizeof length);
         position += length_bytes;
         if (length > static_cast<uint64_t>(end - position)) return nb::none();

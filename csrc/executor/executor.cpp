@@ -1,8 +1,10 @@
-// The executor: load, check, run.
+// The executor: check a step and run its phases.
 #include "executor/executor.h"
 
 #include <algorithm>
 #include <stdexcept>
+
+#include "executor/split.h"
 
 namespace octavo {
 
@@ -11,33 +13,6 @@ namespace {
 // Tokens that run together at most: their values then stay in the last-level cache. The bits of a
 // token do not depend on it.
 constexpr int64_t most_tokens = 512;
-
-// Terms of the head's quantised input: its error goes into the logits as it is.
-constexpr int head_terms = 2;
-
-// Rows of logits held at once.
-constexpr int64_t most_logits_rows = 64;
-
-constexpr int64_t unit_tiles = 4;  // the linears' kernels like whole multiples of so many tiles
-
-// The part of `count` things that belongs to a thread: a fixed split.
-struct Range {
-    int64_t begin;
-    int64_t end;
-};
-
-Range share(int64_t count, int thread, int threads) {
-    return {count * thread / threads, count * (thread + 1) / threads};
-}
-
-int64_t units_of(int64_t tiles) { return (tiles + unit_tiles - 1) / unit_tiles; }
-
-// Cuts `count` things into pieces, about `each` for a thread. Who computes a piece changes no bit.
-int64_t piece_of(int64_t count, int threads, int64_t each) {
-    return std::max<int64_t>(1, count / (threads * each));
-}
-
-int pieces(int64_t count, int64_t piece) { return static_cast<int>((count + piece - 1) / piece); }
 
 double seconds(std::chrono::steady_clock::time_point time) {
     return std::chrono::duration<double>(time.time_since_epoch()).count();
@@ -76,41 +51,6 @@ Executor::Executor(Program program, int threads, Isa isa, KvType kv_type)
     packed_.resize(program_.matrices.size());
 }
 
-Executor::~Executor() {
-    if (loader_.joinable()) loader_.join();
-}
-
-void Executor::begin_loading() {
-    std::vector<bool> multiplied(program_.matrices.size(), false);
-    for (const Op& op : program_.ops) {
-        if (op.kind == OpKind::linear || op.kind == OpKind::logits) {
-            multiplied[static_cast<size_t>(op.matrix)] = true;
-        }
-    }
-    loader_ = std::thread([this, multiplied] {
-        try {
-            for (size_t i = 0; i < packed_.size(); i++) {
-                if (!multiplied[i]) continue;
-                const Matrix& matrix = program_.matrices[i];
-                auto packed = std::make_unique<PackedLinear>(matrix.type, matrix.rows, matrix.cols);
-                const int64_t* order = matrix.row_order.empty() ? nullptr : matrix.row_order.data();
-                pool_.run([&](int thread) {
-                    const Range tiles = share(packed->tiles(), thread, pool_.size());
-                    packed->pack_tiles(matrix.raw, order, tiles.begin, tiles.end);
-                });
-                packed_[i] = std::move(packed);
-            }
-        } catch (...) {
-            load_error_ = std::current_exception();
-        }
-    });
-}
-
-void Executor::finish_loading() {
-    if (loader_.joinable()) loader_.join();
-    if (load_error_) std::rethrow_exception(load_error_);
-}
-
 void Executor::allocate_cache(int64_t num_blocks, int block_size) {
     cache_.clear();  // free the old memory first
     for (const CacheLayer& layer : program_.layers) {
@@ -118,12 +58,6 @@ void Executor::allocate_cache(int64_t num_blocks, int block_size) {
     }
     num_blocks_ = num_blocks;
     block_size_ = block_size;
-}
-
-size_t Executor::packed_bytes() const {
-    size_t bytes = 0;
-    for (const auto& packed : packed_) bytes += packed ? packed->size_bytes() : 0;
-    return bytes;
 }
 
 void Executor::check(const StepInput& input) const {
@@ -347,73 +281,6 @@ void Executor::run_attend(const Op& op, Progress& progress, int thread) {
                cache_[static_cast<size_t>(op.layer)], input, attention_,
                scratch_[static_cast<size_t>(thread)]);
     });
-}
-
-void Executor::compute_logits(int64_t begin, int64_t end) {
-    const Op& op = program_.ops[static_cast<size_t>(plan_.head)];
-    const PackedLinear& weights = *packed_[static_cast<size_t>(op.matrix)];
-    const int64_t stride = plan_.values[static_cast<size_t>(plan_.hidden)].stride;
-    const int64_t rows = end - begin, ld = sampler_.row_stride();
-    const int64_t tiles = (program_.vocab_size + tile_rows - 1) / tile_rows;
-    const float* hidden = hidden_.data() + begin * stride;
-    const bool quantise = reads_q8(weights.type());
-    if (quantise)
-        hidden_q8_.resize(static_cast<size_t>(rows * head_terms * q8_stride(weights.cols())));
-    if (logits_.size() < static_cast<size_t>(rows * ld)) {
-        logits_ = std::vector<float>(static_cast<size_t>(rows * ld));
-    }
-    Activations input;
-    input.x = hidden;
-    input.ld_x = stride;
-    input.q8 = quantise ? hidden_q8_.data() : nullptr;
-    input.terms = head_terms;
-    Progress quantised, multiplied;
-    const int64_t units = units_of(tiles);
-    const int64_t piece = piece_of(units, pool_.size(), 8);
-    pool_.run([&](int) {
-        pool_.share_out(quantised, quantise ? static_cast<int>(rows) : 0, [&](int row) {
-            quantise_q8(hidden, stride, weights.cols(), head_terms, row, row + 1, hidden_q8_.data(),
-                        isa_);
-        });
-        pool_.share_out(multiplied, pieces(units, piece), [&](int i) {
-            const int64_t tile_begin = i * piece * unit_tiles;
-            const int64_t tile_end = std::min((i + 1) * piece * unit_tiles, tiles);
-            linear_tiles(weights, input, 0, rows, tile_begin, tile_end, logits_.data(), ld, nullptr,
-                         isa_);
-            if (op.scale == 1.0f) return;
-            const int64_t row_end = std::min(tile_end * tile_rows, program_.vocab_size);
-            for (int64_t r = 0; r < rows; r++) {
-                for (int64_t k = tile_begin * tile_rows; k < row_end; k++) {
-                    logits_[static_cast<size_t>(r * ld + k)] *= op.scale;
-                }
-            }
-        });
-    });
-}
-
-void Executor::sample(const std::vector<RowRules>& rules, std::vector<RowResult>& results) {
-    if (static_cast<int64_t>(rules.size()) != hidden_rows_) {
-        throw std::invalid_argument("there must be one sampling rule a row of logits");
-    }
-    results.resize(rules.size());
-    for (int64_t begin = 0; begin < hidden_rows_; begin += most_logits_rows) {
-        const int64_t end = std::min(begin + most_logits_rows, hidden_rows_);
-        const auto start = Clock::now();
-        compute_logits(begin, end);
-        if (profiling_) record(plan_.head, start);
-        std::atomic<int64_t> next{begin};
-        pool_.run([&](int thread) {
-            for (int64_t r = next.fetch_add(1); r < end; r = next.fetch_add(1)) {
-                const size_t at = static_cast<size_t>(r);
-                sampler_.sample(logits_.data() + (r - begin) * sampler_.row_stride(), rules[at],
-                                results[at], thread);
-            }
-        });
-    }
-    if (!profiling_) return;
-    for (size_t i = 0; i < op_start_.size(); i++) {
-        times_.push_back({static_cast<int>(i), op_start_[i], op_duration_[i]});
-    }
 }
 
 void Executor::record(int op, Clock::time_point start) {

@@ -1,7 +1,8 @@
 // Runs a program: one call a step, all threads walk the phases together.
 //
 // Called from one thread at a time. Sizes and indices of a step are checked before it runs; kernels
-// then neither allocate, lock nor throw.
+// then neither allocate, lock nor throw. The sampler allocates for rows that need it, and a row for
+// which there is no memory fails alone.
 #pragma once
 
 #include <atomic>
@@ -48,7 +49,10 @@ class Executor {
     // Packs the weights in a thread of its own; what needs them waits. The raw memory of all
     // matrices but that of an embedding is not read after.
     void begin_loading();
+    // Waits, and throws what went wrong. One caller at a time.
     void finish_loading();
+    // Stops after the matrix at hand; finish_loading then throws std::runtime_error.
+    void abandon_loading() { abandoned_ = true; }
 
     // Forgets what was cached. num_blocks and block_size are positive.
     void allocate_cache(int64_t num_blocks, int block_size);
@@ -108,6 +112,7 @@ class Executor {
     ThreadPool pool_;
     std::thread loader_;
     std::exception_ptr load_error_;
+    std::atomic<bool> abandoned_{false};
 
     std::vector<std::unique_ptr<PackedLinear>> packed_;  // by matrix; null: only embedded
     std::vector<KvLayer> cache_;                         // by layer

@@ -92,7 +92,8 @@ class Planner {
         });
     }
 
-    // Whether a linear makes queries, keys or values of this value.
+    // Whether a linear makes queries, keys or values of this value: directly, or through rope and
+    // norms, the operations that stand between in the families that are built.
     bool makes_attention(int value) const {
         return std::any_of(program_.ops.begin(), program_.ops.end(), [&](const Op& op) {
             return op.kind == OpKind::linear && op.inputs[0] == value && feeds_attention(op.output);

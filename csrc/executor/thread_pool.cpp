@@ -54,15 +54,35 @@ void wait_for(const Ready& ready) {
     }
 }
 
+// Other libraries of the process may have a thread round or flush subnormals in a way of theirs;
+// bits must not depend on whose thread computes.
+void call_with_standard_floats(void (*call)(void*, int), void* function, int thread) {
+#if defined(__x86_64__)
+    const unsigned before = _mm_getcsr();
+    _mm_setcsr(0x1f80);  // round to nearest, subnormals kept, exceptions masked
+    call(function, thread);
+    _mm_setcsr(before);
+#else
+    call(function, thread);
+#endif
+}
+
 }  // namespace
 
 ThreadPool::ThreadPool(int threads) : size_(threads) {
-    for (int thread = 1; thread < threads; thread++) {
-        workers_.emplace_back([this, thread] { work(thread); });
+    try {
+        for (int thread = 1; thread < threads; thread++) {
+            workers_.emplace_back([this, thread] { work(thread); });
+        }
+    } catch (...) {
+        stop();  // a thread that cannot be started
+        throw;
     }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
     {
         const std::lock_guard<std::mutex> lock(mutex_);
         stopping_ = true;
@@ -73,7 +93,7 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::run_erased(Erased call, void* function) {
-    if (size_ == 1) return call(function, 0);
+    if (size_ == 1) return call_with_standard_floats(call, function, 0);
     call_ = call;
     function_ = function;
     running_.store(size_ - 1, std::memory_order_relaxed);
@@ -82,7 +102,7 @@ void ThreadPool::run_erased(Erased call, void* function) {
         const std::lock_guard<std::mutex> lock(mutex_);
         if (sleeping_ > 0) wake_.notify_all();
     }
-    call(function, 0);
+    call_with_standard_floats(call, function, 0);
     wait_for([this] { return running_.load(std::memory_order_acquire) == 0; });
 }
 
@@ -97,7 +117,7 @@ void ThreadPool::work(int thread) {
         }
         seen++;
         if (stopping_) return;
-        call_(function_, thread);
+        call_with_standard_floats(call_, function_, thread);
         running_.fetch_sub(1, std::memory_order_release);
     }
 }

@@ -24,7 +24,8 @@ struct alignas(64) Progress {
 
 class ThreadPool {
   public:
-    // `threads` counts the caller of `run`, who is thread 0.
+    // `threads` counts the caller of `run`, who is thread 0. Throws std::system_error when the
+    // system gives no more threads.
     explicit ThreadPool(int threads);
     ~ThreadPool();
     ThreadPool(const ThreadPool&) = delete;
@@ -63,6 +64,7 @@ class ThreadPool {
     static void wait_done(const Progress& progress, int count);
     void run_erased(Erased call, void* function);
     void work(int thread);
+    void stop();
 
     int size_;
     std::vector<std::thread> workers_;

@@ -58,8 +58,8 @@ class Sampler {
     // Floats from one row of logits to the next; what stands behind vocab_size is not looked at.
     int64_t row_stride() const { return (vocab_size_ + 15) / 16 * 16; }
 
-    // logits: [vocab_size], not changed. thread: whose memory to use. Allocates only when
-    // log-probabilities are wanted or an error is told.
+    // logits: [vocab_size], not changed. thread: whose memory to use; it grows to what the rules
+    // need, and stays. Throws std::bad_alloc.
     void sample(const float* logits, const RowRules& rules, RowResult& result, int thread);
 
   private:

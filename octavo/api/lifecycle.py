@@ -109,8 +109,8 @@ async def _run(
         life = Life(context, pipe, listener)
         context.engine.start()
         try:
-            await asyncio.to_thread(served.backend.wait_loaded)
-            await life.run()
+            if await life.loaded():
+                await life.run()
         finally:
             if not await context.engine.stop(FORCED_S if life.forced else STEP_S):
                 logger.warning("a model step did not return in time; leaving without it")
@@ -138,9 +138,19 @@ class Life:
         if context.config.trace.graph_replays:
             loop.add_signal_handler(signal.SIGUSR2, self.on_trace)
 
+    async def loaded(self) -> bool:
+        """Wait until the model can be run; False: a signal came before. Raises what went wrong."""
+        try:
+            await asyncio.to_thread(self._context.served.backend.wait_loaded)
+        except Exception:
+            if not self._context.draining:
+                raise
+        return not self._context.draining
+
     async def run(self) -> None:
         """Serve until drained."""
-        # What is loaded is never garbage: later collections need not go through it.
+        # What is loaded stays (some garbage of the loading with it): later collections need not go
+        # through it. `cli.serve` has put them off until here.
         gc.freeze()
         gc.enable()
         announce = asyncio.create_task(self._announce())
@@ -206,6 +216,7 @@ class Life:
     def begin_drain(self) -> None:
         """Refuse new requests and end when the running ones have."""
         self._context.draining = True
+        self._context.served.backend.stop_loading()
         self._draining = asyncio.create_task(self._drain())
 
     async def _drain(self) -> None:

@@ -126,7 +126,11 @@ class Backend(Protocol):
     vocab_size: int  # ids the sampler may draw; further rows of logits are never looked at
 
     def wait_loaded(self) -> None:
-        """Return when the weights are loaded; raise ModelFileError for what went wrong there."""
+        """Return when the weights are loaded; raise ConfigError or MemoryError for what failed."""
+        ...
+
+    def stop_loading(self) -> None:
+        """Give the loading up, from any thread: `wait_loaded` then returns or raises soon."""
         ...
 
     def allocate_cache(self, num_blocks: int, block_size: int) -> None:

@@ -12,6 +12,7 @@ from octavo.backends.base import (
     RowLogprobs,
     StepOutput,
 )
+from octavo.backends.cpus import usable_cpus
 from octavo.backends.native_program import describe
 from octavo.errors import ConfigError
 from octavo.graph import CacheNeed, Program
@@ -63,7 +64,7 @@ class NativeBackend:
         self._program = program
         self._executor = _native.Executor(
             describe(program, checkpoint, vocab_size),
-            threads or len(os.sched_getaffinity(0)),
+            threads or usable_cpus(),
             _isa(isa),
             kv_name,
         )
@@ -79,6 +80,10 @@ class NativeBackend:
         self._executor.finish_loading()
         while self._unpacked:
             release_pages(self._unpacked.pop())
+
+    def stop_loading(self) -> None:
+        """Give the repacking up; `wait_loaded` then raises RuntimeError, soon."""
+        self._executor.abandon_loading()
 
     def allocate_cache(self, num_blocks: int, block_size: int) -> None:
         """Zeroed memory for every layer; the system hands it out when it is first written."""

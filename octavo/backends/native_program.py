@@ -24,6 +24,10 @@ def describe(program: Program, checkpoint: Checkpoint, vocab_size: int) -> _nati
     for op in program.ops:
         if op.name not in ("gather", "logits"):
             widths[op.output.id] = int(np.prod([int(n) for n in op.output.shape[1:]]))
+    for op in program.ops:
+        if op.name == "logits" and program.weights[op.weights[0]][0] < vocab_size:
+            rows = program.weights[op.weights[0]][0]
+            raise ConfigError(f"logits of {vocab_size} tokens are wanted, the head has {rows}")
     writer = _Writer(program, checkpoint, _native.Program(widths, vocab_size))
     for group, need in enumerate(program.cache):
         for layer in need.layers:

@@ -53,6 +53,9 @@ class ReferenceBackend:
     def wait_loaded(self) -> None:
         """They were decoded at once."""
 
+    def stop_loading(self) -> None:
+        """Nothing is being loaded."""
+
     def allocate_cache(self, num_blocks: int, block_size: int) -> None:
         """Zeroed memory for every layer; the system hands it out when it is first written."""
         self._layers = {}  # free the old memory first

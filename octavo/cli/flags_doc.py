@@ -90,6 +90,11 @@ def _environment_rows() -> Iterator[str]:
         "`octavo` in `$XDG_CACHE_HOME` or `~/.cache`",
         "Folder of fetched models.",
     )
+    yield _row(
+        "`OCTAVO_ISA`",
+        "auto",
+        "Form of the native kernels: scalar, avx2, or auto, the fastest that the CPU executes.",
+    )
 
 
 def _row(*cells: str) -> str:

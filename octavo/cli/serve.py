@@ -49,8 +49,8 @@ def start(config: Config, load: "Load | None" = None) -> int:
         log.info("%s", line)
     for line in config.warnings:
         log.warning("%s", line)
-    # What loading makes stays: to look for garbage among it would only cost time. The lifecycle
-    # collects again when it serves.
+    # Nearly all that loading makes stays: to look for garbage among it would only cost time. The
+    # lifecycle collects again when it serves.
     gc.disable()
     try:
         # Here and not above, so that --help and a wrong flag need not wait for the HTTP side.

@@ -162,8 +162,7 @@ class SchedulerOptions:
     max_num_batched_tokens: int = option(
         0,
         "--max-num-batched-tokens",
-        doc="Tokens of one model step. 0: chosen from the model and --max-num-seqs, and fewer "
-        "while a step takes longer than a quarter of a second.",
+        doc="Tokens of one model step. 0: up to 2048, as many as take about a quarter of a second.",
         convert=integer(0),
         metavar="N",
     )

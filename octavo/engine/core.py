@@ -54,11 +54,7 @@ class EngineCore:
             max_num_batched_tokens=settings.max_num_batched_tokens,
             now=time.monotonic,
         )
-        self._pace = Pace(
-            settings.max_num_batched_tokens,
-            max_num_seqs=settings.max_num_seqs,
-            target_s=settings.step_target_s,
-        )
+        self._pace = Pace(settings.max_num_batched_tokens, target_s=settings.step_target_s)
         self._backend = backend
         self._metrics = metrics
         self._checked_s = 0.0
@@ -107,7 +103,7 @@ class EngineCore:
     def step(self) -> None:
         """Plan and run one step. A failed one ends its own requests; nothing is raised."""
         began_s = time.monotonic()
-        schedule = self.scheduler.schedule(self._pace.budget())
+        schedule = self.scheduler.schedule(self._pace.budget(len(self.scheduler.running)))
         self._observe(schedule)
         if not schedule.work:
             self._refuse_what_cannot_fit(schedule)
@@ -120,7 +116,8 @@ class EngineCore:
             self._fail(schedule, error)
             return
         self._append(schedule, rows, output)
-        self._pace.note(schedule.num_tokens, time.monotonic() - began_s)
+        if self._trace is None:  # a traced step takes longer
+            self._pace.note(schedule.num_tokens, len(rows), time.monotonic() - began_s)
         if self._trace is not None and self._trace.done:
             self._trace.write()
             self._trace = None

@@ -1,39 +1,48 @@
 """How many tokens a step may hold so that it ends soon: streams and aborts wait for it."""
 
-# A step of a quarter of a second reads the weights often enough to lose little to it: on a CPU that
-# computes 500 prompt tokens a second, some percent.
 STEP_TARGET_S = 0.25
-FIRST_TOKENS = 512  # while nothing has been measured
-LEAST_TOKENS = 64
-MEASURED_TOKENS = 32  # a step of fewer says nothing of how long many take
+# A step costs something whatever it holds (it reads all weights). It may last this many times as
+# long, even beyond the target, so that long prompts lose no more than a quarter of their speed.
+LEAST_TIMES_FIXED = 4
+FIRST_TOKENS = 64  # of a prompt, while nothing has been measured
+LEAST_TOKENS = 16  # of a prompt in any step
+FEW_TOKENS = 8  # a step of so few shows what a step costs at the least
 
 
 class Pace:
-    """A token budget that follows the speed of the steps, from `least` to `most` tokens.
+    """A token budget that follows the speed of the steps; at most `most` tokens.
 
-    target_s: how long a step should take; None: the budget is always `most`. What a step holds
-    changes no answer, only when it comes.
+    target_s: how long a step should take; None: the budget is always `most`.
     """
 
-    def __init__(self, most: int, *, max_num_seqs: int, target_s: float | None) -> None:
+    def __init__(self, most: int, *, target_s: float | None) -> None:
         self._most = most
-        self._least = min(most, max(LEAST_TOKENS, max_num_seqs))  # every stream goes on
         self._target_s = target_s
-        self._tokens_per_s: float | None = None
+        self._fixed_s = 0.0
+        self._token_s: float | None = None  # of each further token
 
-    def budget(self) -> int:
-        """Tokens that the next step may hold."""
+    def budget(self, num_running: int) -> int:
+        """Tokens that the next step may hold: one for each running request, and prompts beside."""
         if self._target_s is None:
             return self._most
-        wanted = FIRST_TOKENS
-        if self._tokens_per_s is not None:
-            wanted = int(self._tokens_per_s * self._target_s)
-        return min(max(wanted, self._least), self._most)
+        prompt = FIRST_TOKENS
+        if self._token_s is not None:
+            free_s = max(self._target_s, LEAST_TIMES_FIXED * self._fixed_s) - self._fixed_s
+            prompt = int(min(free_s / self._token_s, self._most))
+        return min(max(prompt, LEAST_TOKENS) + num_running, self._most)
 
-    def note(self, num_tokens: int, seconds: float) -> None:
-        """Learn from a step that is done."""
-        if num_tokens < MEASURED_TOKENS:
-            return
-        speed = num_tokens / max(seconds, 1e-6)
-        before = self._tokens_per_s
-        self._tokens_per_s = speed if before is None else (before + speed) / 2
+    def note(self, num_tokens: int, num_rows: int, seconds: float) -> None:
+        """Learn from a step that is done.
+
+        num_rows: of its logits. A step of hardly more tokens says nothing of prompts.
+        """
+        if num_tokens <= FEW_TOKENS:
+            self._fixed_s = _mean(self._fixed_s, seconds)
+        elif num_tokens - num_rows >= FEW_TOKENS:
+            token_s = max(seconds - self._fixed_s, seconds / 16, 1e-9) / num_tokens
+            self._token_s = _mean(self._token_s, token_s)
+
+
+def _mean(before: float | None, now: float) -> float:
+    """Of what was and what is, so that one hiccup counts half and soon nothing."""
+    return (before + now) / 2 if before else now

@@ -93,7 +93,9 @@ class Scheduler:
         budget: tokens at most; None: max_num_batched_tokens.
         """
         plan = Schedule([], [], [])
-        budget = self._schedule_running(plan, budget or self.max_num_batched_tokens)
+        if budget is None:
+            budget = self.max_num_batched_tokens
+        budget = self._schedule_running(plan, budget)
         if not plan.preempted:
             self._admit_waiting(plan, budget)
         return plan
@@ -108,11 +110,15 @@ class Scheduler:
     # ------------------------------------------------------------------ inside
 
     def _schedule_running(self, plan: Schedule, budget: int) -> int:
-        """Running requests in order of admission; returns what is left of the budget."""
+        """Running requests in order of admission; returns what is left of the budget.
+
+        Those behind a long prompt go on beside it: it leaves each of them a token.
+        """
         index = 0
         while index < len(self.running) and budget > 0:
             request = self.running[index]
-            count = _chunk(request, request.num_computed, budget)
+            left = max(budget - (len(self.running) - index - 1), 1)
+            count = _chunk(request, request.num_computed, left)
             if not self._make_room(request, request.num_computed + count, plan.preempted):
                 break  # it was its own last victim, hence the last of the running
             self._assign(plan, request, count)

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from dataclasses import replace
 from os import PathLike
 from types import TracebackType
 from typing import Any, TypedDict, Unpack
@@ -72,7 +73,9 @@ class LLM:
         """
         config = config_from_keywords({"model": model} | options)
         served = load(config)
+        served.backend.wait_loaded()
         settings = EngineSettings.derive(config, served.backend.cache_groups, served.model_len)
+        settings = replace(settings, step_target_s=None)  # a batch gains nothing from short steps
         workers = ThreadPoolExecutor(1)  # nothing is run there: plans are made by the callers
         self._context = make_context(config, served, settings, workers)
         self._background = Background("octavo-llm")

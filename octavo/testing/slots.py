@@ -41,6 +41,9 @@ class SlotBackend:
         """The row [vocab_size] after `context`, the whole sequence as the cache has it."""
         raise NotImplementedError
 
+    def stop_loading(self) -> None:
+        """Nothing is being loaded."""
+
     def wait_loaded(self) -> None:
         """There are no weights."""
 

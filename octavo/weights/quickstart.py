@@ -16,20 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from octavo.errors import ModelFileError
+from octavo.weights.wheel_name import WheelName
 
 _CHUNK_BYTES = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class WheelName:
-    """A wheel for any platform: project, version, and its file name on the index."""
-
-    project: str
-    version: str
-
-    @property
-    def file_name(self) -> str:
-        return f"{self.project.replace('-', '_')}-{self.version}-py3-none-any.whl"
 
 
 @dataclass(frozen=True, slots=True)

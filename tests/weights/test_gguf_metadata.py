@@ -2,6 +2,7 @@
 
 import struct
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,12 +40,24 @@ def path(tmp_path_factory):
 def test_both_readers_agree(path, strings, junk, cut, more):
     data = junk + b"".join(map(stored, strings)) + b"tail"
     path.write_bytes(data[: max(1, len(data) - cut)])
+    file = MappedFile(path)
+    start = min(len(junk), file.size)
+    found = _native.read_strings(file.bytes, start, file.size, len(strings) + more)
     results = []
     for name in ("_strings", "_strings_one_by_one"):
-        cursor = Cursor(MappedFile(path))
-        cursor.position = min(len(junk), cursor.end)
+        cursor = Cursor(file)
+        cursor.position = start
         results.append(outcome(getattr(cursor, name), cursor, len(strings) + more))
     assert results[0] == results[1]
+    assert (found is None) == isinstance(results[1], str), "the fast reader gave up without need"
+
+
+@given(data=st.binary(min_size=1, max_size=40), count=st.integers(0, 4))
+def test_nothing_outside_the_data_is_read(data, count):
+    """An array of exactly its size: the sanitizer sees a byte too much."""
+    array = np.frombuffer(bytearray(data), np.uint8).copy()
+    found = _native.read_strings(array, 0, len(data), count)
+    assert found is None or found[1] <= len(data)
 
 
 def test_a_length_beyond_the_end_is_seen_whatever_its_size(path):
