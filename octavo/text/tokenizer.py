@@ -290,29 +290,45 @@ NAMED_TOKENS = (
 
 
 def load_tokenizer(folder: Path, tokenizer_config: Path | None = None) -> HFTokenizer:
-    """The tokenizer of a model folder, set up as transformers does: from `tokenizer.json`, and from
-    tokenizer_config.json (or the file given instead) and special_tokens_map.json, which name the
-    special tokens. Raises ModelFileError naming the file at fault.
+    """The tokenizer of a model folder: from `tokenizer.json`, set up as transformers does, else from
+    `tekken.json` or tiktoken's ranks. tokenizer_config.json (or the file given instead) and
+    special_tokens_map.json name the special tokens. Raises ModelFileError naming the file at fault.
     """
-    from tokenizers import Tokenizer as Backend
-
-    path = folder / "tokenizer.json"
-    if not path.is_file():
-        raise ModelFileError(
-            "the model folder has no tokenizer.json; save the model's fast tokenizer there"
-        )
-    try:
-        backend = Backend.from_file(str(path))
-    except Exception as error:  # the library raises plain Exception
-        raise ModelFileError(f"tokenizer.json cannot be read: {one_line(error)}") from None
     given = tokenizer_config or folder / "tokenizer_config.json"
     config = read_json_object(given) if tokenizer_config or given.is_file() else {}
     special_map = folder / "special_tokens_map.json"
     named = read_json_object(special_map) if special_map.is_file() else {}
     config = {**named, **{key: value for key, value in config.items() if value is not None}}
+    backend, config = _read_backend(folder, config)
     _add_tokens(backend, config)
     set_ends(backend, config)
     return HFTokenizer(backend, config)
+
+
+def _read_backend(folder: Path, config: dict[str, Any]) -> tuple["Backend", dict[str, Any]]:
+    """And the configuration, with what a format implies."""
+    from octavo.text.rank_files import TEKKEN_CONFIG, find_tiktoken, read_tekken, read_tiktoken
+
+    if (folder / "tokenizer.json").is_file():
+        return _read_tokenizer_json(folder / "tokenizer.json"), config
+    if (folder / "tekken.json").is_file():
+        return read_tekken(folder / "tekken.json"), TEKKEN_CONFIG | config
+    ranks = find_tiktoken(folder)
+    if ranks is not None:
+        return read_tiktoken(ranks, config), config
+    raise ModelFileError(
+        "the model folder has no tokenizer.json, tekken.json or tiktoken file; save the model's "
+        "fast tokenizer there"
+    )
+
+
+def _read_tokenizer_json(path: Path) -> "Backend":
+    from tokenizers import Tokenizer as Backend
+
+    try:
+        return Backend.from_file(str(path))
+    except Exception as error:  # the library raises plain Exception
+        raise ModelFileError(f"tokenizer.json cannot be read: {one_line(error)}") from None
 
 
 def _add_tokens(backend: "Backend", config: Mapping[str, Any]) -> None:
