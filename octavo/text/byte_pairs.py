@@ -57,7 +57,7 @@ def characters(vocabulary: Vocabulary, add_bos: bool = True) -> "Backend":
     from tokenizers import Regex, decoders, normalizers, pre_tokenizers
     from tokenizers import Tokenizer as Backend
 
-    backend = Backend(_with_bytes(vocabulary, _merges(vocabulary)))
+    backend = Backend(_with_bytes(vocabulary, vocabulary.numbers(), _merges(vocabulary)))
     backend.normalizer = normalizers.Replace(" ", SPACE_MARK)
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[^\n]+|\n+"), behavior="isolated")
     backend.decoder = decoders.Sequence(
@@ -83,7 +83,8 @@ def sentencepiece(vocabulary: Vocabulary) -> "Backend":
             token.replace(" ", SPACE_MARK) if token.isspace() else token
             for token in vocabulary.tokens
         ]
-    backend = Backend(_with_bytes(vocabulary, _scored_merges(vocabulary, scores)))
+    known = vocabulary.numbers()
+    backend = Backend(_with_bytes(vocabulary, known, _scored_merges(vocabulary, known, scores)))
     spaces = normalizers.Replace(" ", SPACE_MARK)
     steps = [decoders.Replace(SPACE_MARK, " "), decoders.ByteFallback(), decoders.Fuse()]
     if vocabulary.flag("add_space_prefix", True):
@@ -107,23 +108,25 @@ def _merges(vocabulary: Vocabulary) -> list[tuple[str, str]]:
     return merges
 
 
-def _scored_merges(vocabulary: Vocabulary, scores: Sequence[float]) -> list[tuple[str, str]]:
+def _scored_merges(
+    vocabulary: Vocabulary, known: Mapping[str, int], scores: Sequence[float]
+) -> list[tuple[str, str]]:
     """The piece with the best score first; of two with the same the one with the lower id."""
     tokens, types = vocabulary.tokens, vocabulary.types
     check_lengths(tokens)
     mergeable = {int(kind) for kind in MERGEABLE}
-    known = {t: number for t, number in vocabulary.numbers().items() if types[number] in mergeable}
-    numbers = sorted(known.values())
+    numbers = [n for n in sorted(known.values()) if types[n] in mergeable]
     numbers.sort(key=lambda number: -scores[number])
-    return merges_in_order([tokens[number] for number in numbers], numbers)
+    return merges_in_order([tokens[number] for number in numbers])
 
 
-def _with_bytes(vocabulary: Vocabulary, merges: list[tuple[str, str]]) -> "BPE":
+def _with_bytes(
+    vocabulary: Vocabulary, known: dict[str, int], merges: list[tuple[str, str]]
+) -> "BPE":
     from tokenizers import models
 
-    numbers = vocabulary.numbers()
     return models.BPE(
-        vocab=numbers,
+        vocab=known,
         merges=merges,
         unk_token=vocabulary.config.get("unk_token"),
         fuse_unk=True,

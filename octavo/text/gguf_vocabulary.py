@@ -69,6 +69,9 @@ class Vocabulary:
     def numbers(self) -> dict[str, int]:
         """Token -> id. Of tokens that are spelled the same the first counts."""
         tokens = self.tokens
+        numbers = dict(zip(tokens, range(len(tokens)), strict=True))
+        if len(numbers) == len(tokens):
+            return numbers
         return dict(zip(reversed(tokens), range(len(tokens) - 1, -1, -1), strict=True))
 
     def default(self, name: str, value: Any) -> None:

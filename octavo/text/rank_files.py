@@ -83,7 +83,7 @@ class Ranks:
         if missing:
             raise ModelFileError(f"{label}: {len(missing)} of the 256 single bytes have no rank")
         check_lengths(spelled)
-        merges = merges_in_order(spelled, range(len(spelled)))
+        merges = merges_in_order(spelled)
         added = {**self.special, **self.other}
         if added.keys() & vocabulary.keys():
             twice = min(added.keys() & vocabulary.keys())

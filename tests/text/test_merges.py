@@ -1,50 +1,62 @@
-"""Merges that follow from an order of tokens, against a slow twin that looks at every part."""
+"""Merges that follow from an order of tokens: texts come out as SentencePiece and tiktoken say."""
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models
 
+from octavo import _native
 from octavo.errors import ModelFileError
-from octavo.text import merges
 from octavo.text.merges import check_lengths, merges_in_order
 
-LETTERS = st.text(st.sampled_from("ab▁é😊"), max_size=6)
+LETTERS = "ab▁é😊"
+TOKENS = st.lists(st.text(st.sampled_from(LETTERS), min_size=2, max_size=6), max_size=30)
 
 
-def slow_twin(tokens: Sequence[str], numbers: Sequence[int]) -> list[tuple[str, str]]:
-    known = dict(zip(tokens, numbers, strict=True))
-    found = []
-    for token in tokens:
-        parts = [(token[:i], token[i:]) for i in range(1, len(token))]
-        pairs = [pair for pair in parts if pair[0] in known and pair[1] in known]
-        found += sorted(pairs, key=lambda pair: (known[pair[0]], known[pair[1]]))
-    return found
+def slow_twin(tokens: Sequence[str], text: str) -> list[str]:
+    """The rule as it is written: the pair that makes the first token, the leftmost of equals."""
+    ranks = {token: rank for rank, token in enumerate(tokens)}
+    parts = list(text)
+    while True:
+        pairs = [ranks.get(a + b, len(tokens)) for a, b in zip(parts, parts[1:], strict=False)]
+        if not pairs or min(pairs) == len(tokens):
+            return parts
+        i = pairs.index(min(pairs))
+        parts[i : i + 2] = [parts[i] + parts[i + 1]]
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.lists(LETTERS, unique=True, max_size=30), st.integers(1, 60), st.randoms())
-def test_equals_the_slow_twin(tokens: list[str], chunk: int, random: object) -> None:
-    numbers = list(range(len(tokens)))
-    random.shuffle(numbers)  # type: ignore[attr-defined]
-    tokens = [token for token in tokens if token]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merges, "CHUNK_BYTES", chunk)
-        assert merges_in_order(tokens, numbers[: len(tokens)]) == slow_twin(
-            tokens, numbers[: len(tokens)]
-        )
+@settings(max_examples=300, deadline=None)
+@given(TOKENS, st.lists(st.text(st.sampled_from(LETTERS), max_size=12), max_size=5))
+def test_texts_equal_the_slow_twin(longer: list[str], texts: list[str]) -> None:
+    tokens = [*LETTERS, *dict.fromkeys(longer)]
+    merges = merges_in_order(tokens)
+    whole = [left + right for left, right in merges]
+    assert whole == [token for token in tokens[len(LETTERS) :] if slow_twin(tokens, token) == [token]]
+    numbers = {token: number for number, token in enumerate(tokens)}
+    backend = Tokenizer(models.BPE(vocab=numbers, merges=merges))
+    for text in [*texts, *longer]:
+        assert backend.encode(text).tokens == slow_twin(tokens, text)
 
 
-def test_hashes_that_meet_do_not_count() -> None:
-    """Modulo a power of two, such sums of two texts can be the same for any base."""
-    even, odd = "a", "b"
-    for _ in range(11):
-        even, odd = even + odd, odd + even
-    tokens = [even + "x", even, odd, "x"]
-    found = merges_in_order(tokens, range(4))
-    assert set(found) <= {(even, "x"), (odd, "x")}
-    assert (odd, "x") not in found
+def test_odd_vocabularies() -> None:
+    assert merges_in_order([]) == []
+    assert merges_in_order(["", "a", "b", "ab", "ab", "abc"]) == [("a", "b"), ("a", "b")]
+    assert merges_in_order(["a", "\ud800", "a\ud800"])[0] == ("a", "\ud800")
+    alike = ["a" * length for length in range(1, 600)]
+    assert len(merges_in_order(alike)) == 598
+
+
+@pytest.mark.parametrize("ends", [[2], [1, 0, 3], [1, 4], [-1, 3], []])
+def test_ends_that_do_not_divide_the_text(ends: list[int]) -> None:
+    text = np.frombuffer(b"abc", np.uint8)
+    splits = np.zeros(len(ends), np.int32)
+    with pytest.raises(ValueError, match="ends"):
+        _native.token_splits(text, np.array(ends, np.int64), splits)
+    with pytest.raises(ValueError, match="ends"):
+        _native.token_splits(text, np.array([3], np.int64), np.zeros(2, np.int32))
 
 
 def test_long_vocabularies_are_refused() -> None:
