@@ -1,9 +1,9 @@
 // How tokens are merged from two others, where a vocabulary only orders its tokens.
 //
 // In any text, the merges inside of what becomes one token are those that the token's own text
-// undergoes alone: no merge crosses its ends. So each token has one last merge, and that is found by
-// merging its characters: again and again the pair of neighbours that makes the first token in the
-// order, the leftmost of equals.
+// undergoes alone: no merge crosses its ends. So each token has one last merge, and that is found
+// by merging its characters: again and again the pair of neighbours that makes the first token in
+// the order, the leftmost of equals.
 #include "bindings/token_splits.h"
 
 #include <nanobind/ndarray.h>
@@ -25,9 +25,10 @@ using Splits = nb::ndarray<int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 constexpr int32_t none = INT32_MAX;
 
-// Token -> its place in the order. Open addressing; the seed keeps strangers from aiming at one slot.
+// Token -> its place in the order. Open addressing; the seed keeps strangers from aiming at one
+// slot.
 class Places {
-public:
+  public:
     explicit Places(const std::vector<std::string_view>& tokens) : tokens_(tokens) {
         size_t size = 16;
         while (size < 2 * tokens.size()) size *= 2;
@@ -44,7 +45,7 @@ public:
 
     int32_t find(std::string_view token) const { return slots_[slot_of(token, hash(token))].place; }
 
-private:
+  private:
     struct Slot {
         uint32_t tag;  // upper half of the hash: most other tokens differ here already
         int32_t place;
@@ -84,7 +85,7 @@ private:
 
 // The last merge of one token; keeps its memory from token to token.
 class Merging {
-public:
+  public:
     explicit Merging(const Places& places) : places_(places) {
         for (int byte = 0; byte < 128; byte++) {
             const char letter = static_cast<char>(byte);
@@ -111,7 +112,7 @@ public:
         return parts == 2 ? characters(token.substr(0, starts_[1])) : 0;
     }
 
-private:
+  private:
     // The characters of the token are its first parts; false if one of them is no token itself.
     bool start(std::string_view token) {
         starts_.clear();
@@ -146,7 +147,7 @@ private:
 
     const Places& places_;
     bool ascii_[128];
-    std::vector<size_t> starts_;   // of each part, then the token's end
+    std::vector<size_t> starts_;  // of each part, then the token's end
     std::vector<int32_t> pairs_;  // of each part with the next
 };
 
@@ -181,7 +182,8 @@ void token_splits(Bytes text, Ends ends, Splits splits) {
 
 void bind_token_splits(nb::module_& m) {
     m.def("token_splits", &token_splits, nb::arg("text"), nb::arg("ends"), nb::arg("splits"),
-          "For tokens in the order in which they are merged, their UTF-8 in a row in `text`, ends in\n"
+          "For tokens in the order in which they are merged, their UTF-8 in a row in `text`, ends "
+          "in\n"
           "`ends`: writes to `splits` how many characters the left part of each one's last merge\n"
           "has, 0 where there is none. ValueError: the arrays do not fit.");
 }

@@ -7,6 +7,7 @@ from octavo.errors import ModelFileError, NotBuilt
 from octavo.text.byte_pairs import byte_level, characters, sentencepiece
 from octavo.text.gguf_vocabulary import PREFIX, Vocabulary, read_vocabulary
 from octavo.text.gguf_vocabulary import TokenType as TokenType
+from octavo.text.probe import probe
 from octavo.text.tokenizer import HFTokenizer, one_line, set_ends
 from octavo.text.unigram import unigram
 from octavo.text.word_pieces import word_pieces
@@ -52,6 +53,7 @@ def _build(metadata: Mapping[str, Any]) -> HFTokenizer:
         backend = BUILDERS[kind](vocabulary)
         _add_tokens(backend, vocabulary)
         set_ends(backend, vocabulary.config)
+        probe(backend)
         return HFTokenizer(backend, vocabulary.config, vocabulary.tokens)
     except ModelFileError:
         raise

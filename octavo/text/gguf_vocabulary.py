@@ -93,9 +93,7 @@ def read_vocabulary(metadata: Mapping[str, Any]) -> Vocabulary:
     return Vocabulary(metadata, tokens, types, config)
 
 
-def read_array(
-    metadata: Mapping[str, Any], key: str, kinds: tuple[str, ...]
-) -> list[Any] | None:
+def read_array(metadata: Mapping[str, Any], key: str, kinds: tuple[str, ...]) -> list[Any] | None:
     value = metadata.get(PREFIX + key)
     if value is None:
         return None

@@ -56,12 +56,8 @@ _QWEN35 = (
 )
 _MINICPM5 = rf"{_ENDINGS}|{_BEFORE}\p{{L}}+|\p{{N}}+|{_SIGNS}|{_SPACES}"
 _UFAKZEKA = rf"{_BEFORE}\p{{L}}+|\p{{N}}|{_SIGNS}|{_SPACES}"
-_SEED_CODER = (
-    rf"{_ENDINGS}|{_BEFORE}\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}\p{{N}}\r\n]+|{_SPACES}"
-)
-_BAILING = (
-    rf"'(?i:[sdmt]|ll|ve|re)|{_BEFORE}\p{{L}}+|\p{{N}}|{_SIGNS}|\s*[\r\n]|\s+(?!\S)|\s+"
-)
+_SEED_CODER = rf"{_ENDINGS}|{_BEFORE}\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}\p{{N}}\r\n]+|{_SPACES}"
+_BAILING = rf"'(?i:[sdmt]|ll|ve|re)|{_BEFORE}\p{{L}}+|\p{{N}}|{_SIGNS}|\s*[\r\n]|\s+(?!\S)|\s+"
 _EXAONE_MOE = (
     rf"{_ENDINGS}|{_BEFORE}(?:\p{{L}}\p{{M}}*(?: \p{{L}}\p{{M}}*)*)+|\p{{N}}|"
     r" ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+"
@@ -77,7 +73,10 @@ def _cased(
     numbers: str, endings: str = f"{_ENDINGS}?", marks: str = r"\p{M}", breaks: str = r"[\r\n/]*"
 ) -> str:
     """Words end before an upper-case letter that follows a lower-case one."""
-    upper, lower = rf"[\p{{Lu}}\p{{Lt}}\p{{Lm}}\p{{Lo}}{marks}]", rf"[\p{{Ll}}\p{{Lm}}\p{{Lo}}{marks}]"
+    upper, lower = (
+        rf"[\p{{Lu}}\p{{Lt}}\p{{Lm}}\p{{Lo}}{marks}]",
+        rf"[\p{{Ll}}\p{{Lm}}\p{{Lo}}{marks}]",
+    )
     return (
         rf"{_BEFORE}{upper}*{lower}+{endings}|{_BEFORE}{upper}+{lower}*{endings}|"
         rf"{numbers}| ?[^\s\p{{L}}\p{{N}}]+{breaks}|{_SPACES}"

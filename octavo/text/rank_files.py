@@ -235,9 +235,7 @@ def _tekken_ranks(entries: Any, count: int, label: str) -> list[bytes]:
     return tokens
 
 
-def _tekken_special(
-    entries: Any, count: int, label: str
-) -> tuple[dict[str, int], dict[str, int]]:
+def _tekken_special(entries: Any, count: int, label: str) -> tuple[dict[str, int], dict[str, int]]:
     """Control and other tokens with ids below `count`; ids that are not listed get names."""
     if entries is None:
         entries = [

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from octavo.errors import ModelFileError
 from octavo.text.literal import Control, LiteralEncoder
+from octavo.text.probe import probe
 from octavo.text.spelling import Spelling
 from octavo.weights.mapped import read_json_object
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
     from tokenizers import Tokenizer as Backend
+
+
+MAX_IDS = 1 << 22  # vocabularies of today have a quarter of a million tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,11 +202,12 @@ class HFTokenizer:
         known = self._bytes[token_id]
         if known is None:
             added = self._added.get(token_id)
-            known = (
-                self._spelling.bytes_of(self._tokens[token_id])
-                if added is None
-                else added.content.encode("utf-8", "replace")
-            )
+            if added is None:
+                known = self._spelling.bytes_of(self._tokens[token_id])
+            elif added.special:
+                known = added.content.encode("utf-8", "replace")
+            else:
+                known = self._spelling.added(added.content)
             self._bytes[token_id] = known
         return known
 
@@ -239,9 +244,12 @@ class HFTokenizer:
 
 
 def _spellings(backend: "Backend") -> list[str]:
-    """By id; empty where an id has no token."""
+    """By id; empty where an id has no token. Raises ModelFileError for ids beyond all use."""
     vocabulary = backend.get_vocab(with_added_tokens=True)
-    tokens = [""] * (max(vocabulary.values(), default=-1) + 1)
+    last = max(vocabulary.values(), default=-1)
+    if last >= MAX_IDS:
+        raise ModelFileError(f"the vocabulary has the id {last}; ids up to {MAX_IDS - 1} are read")
+    tokens = [""] * (last + 1)
     for token, number in vocabulary.items():
         tokens[number] = token
     return tokens
@@ -268,7 +276,7 @@ def without_surrogates(text: str) -> str:
     return text
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """An error of the library for people: files' contents in it may have any length and lines."""
     text = " ".join(str(error).split())
     return text if len(text) <= 200 else text[:200] + "..."
@@ -290,8 +298,8 @@ NAMED_TOKENS = (
 
 
 def load_tokenizer(folder: Path, tokenizer_config: Path | None = None) -> HFTokenizer:
-    """The tokenizer of a model folder: from `tokenizer.json`, set up as transformers does, else from
-    `tekken.json` or tiktoken's ranks. tokenizer_config.json (or the file given instead) and
+    """The tokenizer of a model folder: from `tokenizer.json`, set up as transformers does, else
+    from `tekken.json` or tiktoken's ranks. tokenizer_config.json (or the file given instead) and
     special_tokens_map.json name the special tokens. Raises ModelFileError naming the file at fault.
     """
     given = tokenizer_config or folder / "tokenizer_config.json"
@@ -302,6 +310,7 @@ def load_tokenizer(folder: Path, tokenizer_config: Path | None = None) -> HFToke
     backend, config = _read_backend(folder, config)
     _add_tokens(backend, config)
     set_ends(backend, config)
+    probe(backend)
     return HFTokenizer(backend, config)
 
 
@@ -327,7 +336,9 @@ def _read_tokenizer_json(path: Path) -> "Backend":
 
     try:
         return Backend.from_file(str(path))
-    except Exception as error:  # the library raises plain Exception
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # plain Exception, and the library's panics are not even that
         raise ModelFileError(f"tokenizer.json cannot be read: {one_line(error)}") from None
 
 

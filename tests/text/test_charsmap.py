@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from tokenizers import normalizers
 
 from octavo.errors import ModelFileError
-from octavo.text.charsmap import check_charsmap
 from octavo.testing.charsmap import make_charsmap
+from octavo.text.charsmap import check_charsmap
 
 GOOD = make_charsmap({"A": "a", "é": "e", "ab": "c", "\n": " "})
 

@@ -10,7 +10,8 @@ from octavo.text.tokenizer import HFTokenizer
 from octavo.weights.gguf import read_gguf
 
 VOCABULARIES = Path(__file__).resolve().parents[2] / "../shared/data/vocab"
-NAMES = ("bert-bge", "falcon", "gpt-2", "mpt", "phi-3", "qwen2", "qwen35")
+NAMES = ("bert-bge", "falcon", "gpt-2", "llama-spm", "mpt", "phi-3", "qwen2", "qwen35")
+SAME = {"llama-spm": "phi-3"}  # Phi-3 has Llama 2's tokens and some behind them
 
 
 def cases(name: str) -> list[tuple[str, list[int]]]:
@@ -41,7 +42,7 @@ def load(name: str, folder: Path) -> HFTokenizer:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_reference_ids(name: str, tmp_path: Path) -> None:
-    tokenizer = load(name, tmp_path)
+    tokenizer = load(SAME.get(name, name), tmp_path)
     for text, expected in cases(name):
         ids = tokenizer.encode(text, add_special_tokens=False)
         assert ids == expected, text

@@ -1,6 +1,7 @@
 """Merges that follow from an order of tokens: texts come out as SentencePiece and tiktoken say."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ def slow_twin(tokens: Sequence[str], text: str) -> list[str]:
     ranks = {token: rank for rank, token in enumerate(tokens)}
     parts = list(text)
     while True:
-        pairs = [ranks.get(a + b, len(tokens)) for a, b in zip(parts, parts[1:], strict=False)]
+        pairs = [ranks.get(a + b, len(tokens)) for a, b in pairwise(parts)]
         if not pairs or min(pairs) == len(tokens):
             return parts
         i = pairs.index(min(pairs))
@@ -34,7 +35,9 @@ def test_texts_equal_the_slow_twin(longer: list[str], texts: list[str]) -> None:
     tokens = [*LETTERS, *dict.fromkeys(longer)]
     merges = merges_in_order(tokens)
     whole = [left + right for left, right in merges]
-    assert whole == [token for token in tokens[len(LETTERS) :] if slow_twin(tokens, token) == [token]]
+    assert whole == [
+        token for token in tokens[len(LETTERS) :] if slow_twin(tokens, token) == [token]
+    ]
     numbers = {token: number for number, token in enumerate(tokens)}
     backend = Tokenizer(models.BPE(vocab=numbers, merges=merges))
     for text in [*texts, *longer]:

@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def slow_twin(piece: bytes) -> list[int]:
     ranks = {token: rank for rank, token in enumerate(TOKENS)}
     parts = [bytes([byte]) for byte in piece]
     while True:
-        pairs = [ranks.get(a + b, len(ranks)) for a, b in zip(parts, parts[1:], strict=False)]
+        pairs = [ranks.get(a + b, len(ranks)) for a, b in pairwise(parts)]
         if piece in ranks or not pairs or min(pairs) == len(ranks):
             return [ranks[piece]] if piece in ranks else [ranks[part] for part in parts]
         i = pairs.index(min(pairs))
@@ -178,9 +179,7 @@ def test_broken_ranks(case: str, tmp_path: Path) -> None:
 )
 def test_broken_added_tokens(entries: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match=r"tokenizer(_config\.json|\.model)"):
-        load_tokenizer(
-            tiktoken_folder(tmp_path, tiktoken_lines(), added_tokens_decoder=entries)
-        )
+        load_tokenizer(tiktoken_folder(tmp_path, tiktoken_lines(), added_tokens_decoder=entries))
 
 
 def _config(**changes: Any) -> dict[str, Any]:
