@@ -10,6 +10,7 @@ from octavo.text.gguf_vocabulary import PREFIX, TokenType, Vocabulary
 from octavo.text.merges import check_lengths, merges_in_order
 from octavo.text.pre_tokenizers import PRE_TOKENIZERS
 from octavo.text.spelling import BYTE_TOKEN, SPACE_MARK
+from octavo.weights.mapped import shown
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
@@ -35,12 +36,13 @@ def byte_level(vocabulary: Vocabulary) -> "Backend":
         return characters(vocabulary, add_bos=CHARACTER_PRE[name])
     cut = PRE_TOKENIZERS.get(name) if isinstance(name, str) else None
     if cut is None:
-        known = ", ".join([*PRE_TOKENIZERS, *CHARACTER_PRE])
-        raise ModelFileError(f"{PREFIX}pre is {name!r}, which is not known; known: {known}")
+        names = ", ".join([*PRE_TOKENIZERS, *CHARACTER_PRE])
+        raise ModelFileError(f"{PREFIX}pre is {name!r}, which is not known; known: {names}")
+    known = vocabulary.numbers()
     backend = Backend(
         models.BPE(
-            vocab=vocabulary.numbers(),
-            merges=_merges(vocabulary),
+            vocab=known,
+            merges=_merges(vocabulary, known),
             ignore_merges=cut.ignore_merges,
         )
     )
@@ -57,7 +59,8 @@ def characters(vocabulary: Vocabulary, add_bos: bool = True) -> "Backend":
     from tokenizers import Regex, decoders, normalizers, pre_tokenizers
     from tokenizers import Tokenizer as Backend
 
-    backend = Backend(_with_bytes(vocabulary, vocabulary.numbers(), _merges(vocabulary)))
+    known = vocabulary.numbers()
+    backend = Backend(_with_bytes(vocabulary, known, _merges(vocabulary, known)))
     backend.normalizer = normalizers.Replace(" ", SPACE_MARK)
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[^\n]+|\n+"), behavior="isolated")
     backend.decoder = decoders.Sequence(
@@ -97,13 +100,17 @@ def sentencepiece(vocabulary: Vocabulary) -> "Backend":
     return backend
 
 
-def _merges(vocabulary: Vocabulary) -> list[tuple[str, str]]:
-    """As the file lists them: the two parts with a space between."""
+def _merges(vocabulary: Vocabulary, known: Mapping[str, int]) -> list[tuple[str, str]]:
+    """As the file lists them: the two parts with a space between. The library panics over a merge
+    that is longer than all tokens.
+    """
     merges = []
     for merge in vocabulary.strings("merges"):
         left, _, right = merge.partition(" ")
         if not left or not right or " " in right:
-            raise ModelFileError(f"{PREFIX}merges holds {merge!r}, which is not two parts")
+            raise ModelFileError(f"{PREFIX}merges holds {shown(merge)}, which is not two parts")
+        if left not in known or right not in known or left + right not in known:
+            raise ModelFileError(f"{PREFIX}merges holds {shown(merge)}, not all of it tokens")
         merges.append((left, right))
     return merges
 

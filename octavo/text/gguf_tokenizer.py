@@ -55,9 +55,9 @@ def _build(metadata: Mapping[str, Any]) -> HFTokenizer:
         set_ends(backend, vocabulary.config)
         probe(backend)
         return HFTokenizer(backend, vocabulary.config, vocabulary.tokens)
-    except ModelFileError:
+    except (ModelFileError, KeyboardInterrupt, SystemExit):
         raise
-    except Exception as error:  # the library raises plain Exception
+    except BaseException as error:  # plain Exception, and the library's panics are not even that
         raise ModelFileError(
             f"{PREFIX}tokens, merges and scores make no vocabulary: {one_line(error)}"
         ) from None

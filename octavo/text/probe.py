@@ -5,6 +5,7 @@ when a text does.
 import base64
 import binascii
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from octavo.text.charsmap import check_charsmap
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
 
+PREFIXED = re.compile(rb'"continuing_subword_prefix"\s*:\s*"[^"]')
 # Letters, digits, spaces, line ends, marks, a character outside the first plane, one of no script.
 TEXT = "Ab 12\t\n\r\n  é e\u0301 中文 ½ ' \u200d😀\U000e0041\U0010ffff<>[]{}\\ \u0000 "
 
@@ -36,6 +38,23 @@ def probe(backend: "Backend") -> None:
     except BaseException as error:  # the library's panics are no Exceptions
         reason = " ".join(str(error).split())[:200]
         raise ModelFileError(f"the vocabulary cannot encode every text: {reason}") from None
+
+
+def check_merges(data: bytes) -> None:
+    """Refuses a tokenizer.json whose merges the library would cut outside of their second part,
+    which ends the process. Files whose merges have no prefix are not parsed for it.
+    """
+    if not PREFIXED.search(data):
+        return
+    try:
+        model = json.loads(data)["model"]
+        prefix, merges = model["continuing_subword_prefix"], model.get("merges") or ()
+        rights = [m.partition(" ")[2] if isinstance(m, str) else m[1] for m in merges]
+        usable = all(right.startswith(prefix) for right in rights)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return  # of another form: the library says so
+    if not usable:
+        raise ModelFileError("tokenizer.json: a merge lacks the 'continuing_subword_prefix'")
 
 
 def _parts(part: Any) -> Iterator[Mapping[str, Any]]:

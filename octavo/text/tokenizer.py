@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from octavo.errors import ModelFileError
 from octavo.text.literal import Control, LiteralEncoder
-from octavo.text.probe import probe
+from octavo.text.probe import check_merges, probe
 from octavo.text.spelling import Spelling
 from octavo.weights.mapped import read_json_object
 
@@ -335,7 +335,12 @@ def _read_tokenizer_json(path: Path) -> "Backend":
     from tokenizers import Tokenizer as Backend
 
     try:
-        return Backend.from_file(str(path))
+        data = path.read_bytes()
+    except OSError as error:
+        raise ModelFileError(f"tokenizer.json cannot be read: {error.strerror}") from None
+    check_merges(data)
+    try:
+        return Backend.from_buffer(data)
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # plain Exception, and the library's panics are not even that

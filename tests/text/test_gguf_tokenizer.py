@@ -133,6 +133,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "pre is a list": (byte_metadata(pre=GGUFArray(STRINGS)), "pre"),
     "no merges": (byte_metadata(merges=None), "merges"),
     "merge of one part": (byte_metadata(merges=GGUFArray(STRINGS, ["hi"])), "merges"),
+    "merge that makes no token": (byte_metadata(merges=GGUFArray(STRINGS, ["hi hi"])), "merges"),
     "merge of strangers": (byte_metadata(merges=GGUFArray(STRINGS, ["hi there"])), "merges"),
 }
 

@@ -279,3 +279,18 @@ def test_control_tokens_that_are_pieces_of_the_model(tmp_path: Path) -> None:
     assert tokenizer.encode("hi </s>") == [2, 1]
     marked = RenderedPrompt(f"hi <{MARK}/s> <tool> hi", MARK)
     assert tokenizer.encode_rendered(marked) == [2, 0, 3, 2]
+
+
+def test_merges_that_would_end_the_process(tmp_path: Path) -> None:
+    from tokenizers import Tokenizer, models
+
+    parts = json.loads(Tokenizer(models.BPE()).to_str())
+    parts["model"] |= {"continuing_subword_prefix": "##"}
+    for merges, vocabulary in ((["a ##b"], {}), ([["a", "b"]], {"b": 3}), (["a #"], {"#": 3})):
+        parts["model"] |= {"merges": merges, "vocab": {"a": 0, "##b": 1, "ab": 2} | vocabulary}
+        (tmp_path / "tokenizer.json").write_text(json.dumps(parts), encoding="utf-8")
+        if not vocabulary:
+            load_tokenizer(tmp_path)
+            continue
+        with pytest.raises(ModelFileError, match="prefix"):
+            load_tokenizer(tmp_path)
