@@ -17,6 +17,9 @@ def cpu_features() -> list[str]: ...
 def read_strings(
     data: NDArray[np.uint8], position: int, end: int, count: int
 ) -> tuple[list[str], int] | None: ...
+def token_splits(
+    text: NDArray[np.uint8], ends: NDArray[np.int64], splits: NDArray[np.int32]
+) -> None: ...
 
 class Program:
     """A program under construction: each method adds something; what returns an int, its index.

@@ -5,6 +5,7 @@
 
 #include "bindings/bind_executor.h"
 #include "bindings/header_strings.h"
+#include "bindings/token_splits.h"
 #include "cpu_features.h"
 #include "linear/bindings.h"
 
@@ -19,4 +20,5 @@ NB_MODULE(_native, m) {
     octavo::bind_executor(m);
     octavo::bind_header_strings(m);
     octavo::bind_linear(m);
+    octavo::bind_token_splits(m);
 }

@@ -1,6 +1,7 @@
 """Encodes text that spells control tokens without making any: a user's text, or a part of it."""
 
 import json
+import secrets
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -82,6 +83,7 @@ class LiteralEncoder:
                 from tokenizers import Tokenizer as Backend
 
                 parts = json.loads(self._backend.to_str())
+                _hide(parts, self._special_tokens)
                 if not begins:
                     _never_first(parts.get("pre_tokenizer"))
                 if not prepends:
@@ -90,6 +92,29 @@ class LiteralEncoder:
                 instance.encode_special_tokens = True
                 self._instances[begins, prepends] = instance
             return instance
+
+
+def _hide(parts: dict[str, Any], special_tokens: Mapping[str, int]) -> None:
+    """Control tokens that the model itself has as pieces get spellings that nobody can guess: some
+    models take any piece that they find in the text. One character stays: it is text as well.
+    """
+    model = parts["model"]
+    vocabulary = model["vocab"]
+    pieces = set(vocabulary if isinstance(vocabulary, dict) else dict(vocabulary))
+    hidden = {token for token in special_tokens.keys() & pieces if len(token) > 1}
+    hidden.discard(model.get("unk_token"))
+    if not hidden:
+        return
+    suffix = secrets.token_hex(16)
+    if isinstance(vocabulary, dict):
+        model["vocab"] = {t + suffix if t in hidden else t: i for t, i in vocabulary.items()}
+    else:
+        model["vocab"] = [[t + suffix if t in hidden else t, score] for t, score in vocabulary]
+    if "merges" in model:
+        model["merges"] = [
+            pair for pair in model["merges"] if hidden.isdisjoint((*pair, "".join(pair)))
+        ]
+    parts["added_tokens"] = [t for t in parts["added_tokens"] if t["content"] not in hidden]
 
 
 def _never_first(part: Any) -> None:

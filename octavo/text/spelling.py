@@ -64,6 +64,12 @@ class Spelling:
         lengths = map(len, tokens) if self._byte_level else (len(t.encode()) for t in tokens)
         return 1 + max(lengths, default=0)
 
+    def added(self, content: str) -> bytes:
+        """The bytes of an added token that is no control token: spaces may be written as a mark."""
+        for old, new in self._replaced:
+            content = content.replace(old, new)
+        return content.encode("utf-8", "replace")
+
     def bytes_of(self, token: str) -> bytes:
         """The bytes that an ordinary token (no added one) adds to a text."""
         if self._byte_level:

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from octavo.errors import ModelFileError
 from octavo.text.literal import Control, LiteralEncoder
+from octavo.text.probe import check_merges, probe
 from octavo.text.spelling import Spelling
 from octavo.weights.mapped import read_json_object
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
     from tokenizers import Tokenizer as Backend
+
+
+MAX_IDS = 1 << 22  # vocabularies of today have a quarter of a million tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,11 +202,12 @@ class HFTokenizer:
         known = self._bytes[token_id]
         if known is None:
             added = self._added.get(token_id)
-            known = (
-                self._spelling.bytes_of(self._tokens[token_id])
-                if added is None
-                else added.content.encode("utf-8", "replace")
-            )
+            if added is None:
+                known = self._spelling.bytes_of(self._tokens[token_id])
+            elif added.special:
+                known = added.content.encode("utf-8", "replace")
+            else:
+                known = self._spelling.added(added.content)
             self._bytes[token_id] = known
         return known
 
@@ -239,9 +244,12 @@ class HFTokenizer:
 
 
 def _spellings(backend: "Backend") -> list[str]:
-    """By id; empty where an id has no token."""
+    """By id; empty where an id has no token. Raises ModelFileError for ids beyond all use."""
     vocabulary = backend.get_vocab(with_added_tokens=True)
-    tokens = [""] * (max(vocabulary.values(), default=-1) + 1)
+    last = max(vocabulary.values(), default=-1)
+    if last >= MAX_IDS:
+        raise ModelFileError(f"the vocabulary has the id {last}; ids up to {MAX_IDS - 1} are read")
+    tokens = [""] * (last + 1)
     for token, number in vocabulary.items():
         tokens[number] = token
     return tokens
@@ -268,7 +276,7 @@ def without_surrogates(text: str) -> str:
     return text
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """An error of the library for people: files' contents in it may have any length and lines."""
     text = " ".join(str(error).split())
     return text if len(text) <= 200 else text[:200] + "..."
@@ -290,29 +298,53 @@ NAMED_TOKENS = (
 
 
 def load_tokenizer(folder: Path, tokenizer_config: Path | None = None) -> HFTokenizer:
-    """The tokenizer of a model folder, set up as transformers does: from `tokenizer.json`, and from
-    tokenizer_config.json (or the file given instead) and special_tokens_map.json, which name the
-    special tokens. Raises ModelFileError naming the file at fault.
+    """The tokenizer of a model folder: from `tokenizer.json`, set up as transformers does, else
+    from `tekken.json` or tiktoken's ranks. tokenizer_config.json (or the file given instead) and
+    special_tokens_map.json name the special tokens. Raises ModelFileError naming the file at fault.
     """
-    from tokenizers import Tokenizer as Backend
-
-    path = folder / "tokenizer.json"
-    if not path.is_file():
-        raise ModelFileError(
-            "the model folder has no tokenizer.json; save the model's fast tokenizer there"
-        )
-    try:
-        backend = Backend.from_file(str(path))
-    except Exception as error:  # the library raises plain Exception
-        raise ModelFileError(f"tokenizer.json cannot be read: {one_line(error)}") from None
     given = tokenizer_config or folder / "tokenizer_config.json"
     config = read_json_object(given) if tokenizer_config or given.is_file() else {}
     special_map = folder / "special_tokens_map.json"
     named = read_json_object(special_map) if special_map.is_file() else {}
     config = {**named, **{key: value for key, value in config.items() if value is not None}}
+    backend, config = _read_backend(folder, config)
     _add_tokens(backend, config)
     set_ends(backend, config)
+    probe(backend)
     return HFTokenizer(backend, config)
+
+
+def _read_backend(folder: Path, config: dict[str, Any]) -> tuple["Backend", dict[str, Any]]:
+    """And the configuration, with what a format implies."""
+    from octavo.text.rank_files import TEKKEN_CONFIG, find_tiktoken, read_tekken, read_tiktoken
+
+    if (folder / "tokenizer.json").is_file():
+        return _read_tokenizer_json(folder / "tokenizer.json"), config
+    if (folder / "tekken.json").is_file():
+        return read_tekken(folder / "tekken.json"), TEKKEN_CONFIG | config
+    ranks = find_tiktoken(folder)
+    if ranks is not None:
+        return read_tiktoken(ranks, config), config
+    raise ModelFileError(
+        "the model folder has no tokenizer.json, tekken.json or tiktoken file; save the model's "
+        "fast tokenizer there"
+    )
+
+
+def _read_tokenizer_json(path: Path) -> "Backend":
+    from tokenizers import Tokenizer as Backend
+
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ModelFileError(f"tokenizer.json cannot be read: {error.strerror}") from None
+    check_merges(data)
+    try:
+        return Backend.from_buffer(data)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # plain Exception, and the library's panics are not even that
+        raise ModelFileError(f"tokenizer.json cannot be read: {one_line(error)}") from None
 
 
 def _add_tokens(backend: "Backend", config: Mapping[str, Any]) -> None:

@@ -236,3 +236,61 @@ def test_broken_folder(tmp_path: Path, content: str | None) -> None:
         (tmp_path / "tokenizer.json").write_text(content, encoding="utf-8")
     with pytest.raises(ModelFileError, match=r"tokenizer\.json"):
         load_tokenizer(tmp_path)
+
+
+HOSTILE: dict[str, dict[str, Any]] = {
+    "an id beyond all use": {"type": "WordLevel", "vocab": {"a": 1 << 31}, "unk_token": "a"},
+    "no unknown token": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "b"},
+    "unigram without an unknown token": {"type": "Unigram", "vocab": [["a", 0.0]]},
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_models(case: str, tmp_path: Path) -> None:
+    from tokenizers import Tokenizer, models
+
+    parts = json.loads(Tokenizer(models.BPE()).to_str()) | {"model": HOSTILE[case]}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(parts), encoding="utf-8")
+    with pytest.raises(ModelFileError, match="vocabulary"):
+        load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("charsmap", ["", "AAAA", "AAQAAAAA", 1.5, "é"])
+def test_hostile_normalizers(charsmap: Any, tmp_path: Path) -> None:
+    from tokenizers import Tokenizer, models
+
+    normalizer = {"type": "Precompiled", "precompiled_charsmap": charsmap}
+    parts = json.loads(Tokenizer(models.BPE()).to_str()) | {"normalizer": normalizer}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(parts), encoding="utf-8")
+    with pytest.raises(ModelFileError):
+        load_tokenizer(tmp_path)
+
+
+def test_control_tokens_that_are_pieces_of_the_model(tmp_path: Path) -> None:
+    """Models that take any piece they find in the text must not find these."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = {"[UNK]": 0, "</s>": 1, "hi": 2}
+    backend = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    backend.add_special_tokens(["</s>"])
+    backend.add_tokens(["<tool>"])
+    tokenizer = HFTokenizer(backend)
+    assert tokenizer.encode("hi </s>") == [2, 1]
+    marked = RenderedPrompt(f"hi <{MARK}/s> <tool> hi", MARK)
+    assert tokenizer.encode_rendered(marked) == [2, 0, 3, 2]
+
+
+def test_merges_that_would_end_the_process(tmp_path: Path) -> None:
+    from tokenizers import Tokenizer, models
+
+    parts = json.loads(Tokenizer(models.BPE()).to_str())
+    parts["model"] |= {"continuing_subword_prefix": "##"}
+    for merges, vocabulary in ((["a ##b"], {}), ([["a", "b"]], {"b": 3}), (["a #"], {"#": 3})):
+        parts["model"] |= {"merges": merges, "vocab": {"a": 0, "##b": 1, "ab": 2} | vocabulary}
+        (tmp_path / "tokenizer.json").write_text(json.dumps(parts), encoding="utf-8")
+        if not vocabulary:
+            load_tokenizer(tmp_path)
+            continue
+        with pytest.raises(ModelFileError, match="prefix"):
+            load_tokenizer(tmp_path)

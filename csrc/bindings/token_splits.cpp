@@ -1,0 +1,191 @@
+// How tokens are merged from two others, where a vocabulary only orders its tokens.
+//
+// In any text, the merges inside of what becomes one token are those that the token's own text
+// undergoes alone: no merge crosses its ends. So each token has one last merge, and that is found
+// by merging its characters: again and again the pair of neighbours that makes the first token in
+// the order, the leftmost of equals.
+#include "bindings/token_splits.h"
+
+#include <nanobind/ndarray.h>
+
+#include <cstdint>
+#include <random>
+#include <string_view>
+#include <vector>
+
+namespace nb = nanobind;
+
+namespace octavo {
+
+namespace {
+
+using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Ends = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Splits = nb::ndarray<int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+constexpr int32_t none = INT32_MAX;
+
+// Token -> its place in the order. Open addressing; the seed keeps strangers from aiming at one
+// slot.
+class Places {
+  public:
+    explicit Places(const std::vector<std::string_view>& tokens) : tokens_(tokens) {
+        size_t size = 16;
+        while (size < 2 * tokens.size()) size *= 2;
+        slots_.assign(size, Slot{0, none});
+        std::random_device device;
+        seed_ = (static_cast<uint64_t>(device()) << 32) | device();
+        for (size_t i = 0; i < tokens.size(); i++) {
+            const uint64_t mixed = hash(tokens[i]);
+            Slot& slot = slots_[slot_of(tokens[i], mixed)];
+            if (slot.place != none) continue;  // of equal tokens the first counts
+            slot = Slot{static_cast<uint32_t>(mixed >> 32), static_cast<int32_t>(i)};
+        }
+    }
+
+    int32_t find(std::string_view token) const { return slots_[slot_of(token, hash(token))].place; }
+
+  private:
+    struct Slot {
+        uint32_t tag;  // upper half of the hash: most other tokens differ here already
+        int32_t place;
+    };
+
+    // The slot that holds this token, or the empty one where it would be.
+    size_t slot_of(std::string_view token, uint64_t mixed) const {
+        const size_t mask = slots_.size() - 1;
+        const uint32_t tag = static_cast<uint32_t>(mixed >> 32);
+        for (size_t i = mixed & mask;; i = (i + 1) & mask) {
+            const Slot& slot = slots_[i];
+            if (slot.place == none || (slot.tag == tag && tokens_[slot.place] == token)) return i;
+        }
+    }
+
+    uint64_t hash(std::string_view token) const {
+        uint64_t value = seed_ ^ token.size();
+        const char* data = token.data();
+        for (size_t left = token.size(); left > 0;) {
+            const size_t count = left < 8 ? left : 8;
+            uint64_t word = 0;
+            for (size_t i = 0; i < count; i++) {
+                word = word << 8 | static_cast<uint8_t>(data[i]);
+            }
+            value = (value ^ word) * 0x9E3779B97F4A7C15u;
+            value ^= value >> 32;
+            data += count;
+            left -= count;
+        }
+        return value * 0xD6E8FEB86659FD93u ^ value >> 29;
+    }
+
+    const std::vector<std::string_view>& tokens_;
+    std::vector<Slot> slots_;
+    uint64_t seed_ = 0;
+};
+
+// The last merge of one token; keeps its memory from token to token.
+class Merging {
+  public:
+    explicit Merging(const Places& places) : places_(places) {
+        for (int byte = 0; byte < 128; byte++) {
+            const char letter = static_cast<char>(byte);
+            ascii_[byte] = places.find(std::string_view(&letter, 1)) != none;
+        }
+    }
+
+    // Characters of the left part; 0 if merging does not end in the token.
+    int32_t left_part(std::string_view token) {
+        if (!start(token)) return 0;
+        size_t parts = starts_.size() - 1;
+        while (parts > 2) {
+            size_t best = 0;
+            for (size_t i = 1; i + 1 < parts; i++) {
+                if (pairs_[i] < pairs_[best]) best = i;
+            }
+            if (pairs_[best] == none) return 0;
+            starts_.erase(starts_.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+            pairs_.erase(pairs_.begin() + static_cast<std::ptrdiff_t>(best));
+            parts--;
+            if (best > 0) pairs_[best - 1] = pair(token, best - 1);
+            if (best + 1 < parts) pairs_[best] = pair(token, best);
+        }
+        return parts == 2 ? characters(token.substr(0, starts_[1])) : 0;
+    }
+
+  private:
+    // The characters of the token are its first parts; false if one of them is no token itself.
+    bool start(std::string_view token) {
+        starts_.clear();
+        for (size_t i = 0; i < token.size(); i++) {
+            if (i == 0 || !continues(token[i])) starts_.push_back(i);
+        }
+        starts_.push_back(token.size());
+        pairs_.clear();
+        for (size_t i = 0; i + 2 < starts_.size(); i++) pairs_.push_back(pair(token, i));
+        for (size_t i = 0; i + 1 < starts_.size(); i++) {
+            const std::string_view letter = token.substr(starts_[i], starts_[i + 1] - starts_[i]);
+            const bool known = letter.size() == 1 && static_cast<uint8_t>(letter[0]) < 128
+                                   ? ascii_[static_cast<uint8_t>(letter[0])]
+                                   : places_.find(letter) != none;
+            if (!known) return false;
+        }
+        return true;
+    }
+
+    // The place of what part `i` and the next make together.
+    int32_t pair(std::string_view token, size_t i) const {
+        return places_.find(token.substr(starts_[i], starts_[i + 2] - starts_[i]));
+    }
+
+    static bool continues(char byte) { return (static_cast<uint8_t>(byte) & 0xC0) == 0x80; }
+
+    static int32_t characters(std::string_view text) {
+        int32_t count = 0;
+        for (char byte : text) count += !continues(byte);
+        return count;
+    }
+
+    const Places& places_;
+    bool ascii_[128];
+    std::vector<size_t> starts_;  // of each part, then the token's end
+    std::vector<int32_t> pairs_;  // of each part with the next
+};
+
+// Whether the ends rise from 0 to the text's end and the arrays fit.
+bool fits(const Bytes& text, const Ends& ends, const Splits& splits) {
+    if (ends.size() != splits.size() || ends.size() >= static_cast<size_t>(none)) return false;
+    int64_t last = 0;
+    for (size_t i = 0; i < ends.size(); i++) {
+        if (ends(i) < last) return false;
+        last = ends(i);
+    }
+    return last == static_cast<int64_t>(text.size());
+}
+
+void token_splits(Bytes text, Ends ends, Splits splits) {
+    if (!fits(text, ends, splits)) throw nb::value_error("ends do not divide the text");
+    nb::gil_scoped_release released;
+    const char* data = reinterpret_cast<const char*>(text.data());
+    std::vector<std::string_view> tokens;
+    tokens.reserve(ends.size());
+    int64_t start = 0;
+    for (size_t i = 0; i < ends.size(); i++) {
+        tokens.emplace_back(data + start, static_cast<size_t>(ends(i) - start));
+        start = ends(i);
+    }
+    const Places places(tokens);
+    Merging merging(places);
+    for (size_t i = 0; i < tokens.size(); i++) splits(i) = merging.left_part(tokens[i]);
+}
+
+}  // namespace
+
+void bind_token_splits(nb::module_& m) {
+    m.def("token_splits", &token_splits, nb::arg("text"), nb::arg("ends"), nb::arg("splits"),
+          "For tokens in the order in which they are merged, their UTF-8 in a row in `text`, ends "
+          "in\n"
+          "`ends`: writes to `splits` how many characters the left part of each one's last merge\n"
+          "has, 0 where there is none. ValueError: the arrays do not fit.");
+}
+
+}  // namespace octavo

@@ -1,0 +1,68 @@
+"""Merges that follow from an order of tokens: texts come out as SentencePiece and tiktoken say."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models
+
+from octavo import _native
+from octavo.errors import ModelFileError
+from octavo.text.merges import check_lengths, merges_in_order
+
+LETTERS = "ab▁é😊"
+TOKENS = st.lists(st.text(st.sampled_from(LETTERS), min_size=2, max_size=6), max_size=30)
+
+
+def slow_twin(tokens: Sequence[str], text: str) -> list[str]:
+    """The rule as it is written: the pair that makes the first token, the leftmost of equals."""
+    ranks = {token: rank for rank, token in enumerate(tokens)}
+    parts = list(text)
+    while True:
+        pairs = [ranks.get(a + b, len(tokens)) for a, b in pairwise(parts)]
+        if not pairs or min(pairs) == len(tokens):
+            return parts
+        i = pairs.index(min(pairs))
+        parts[i : i + 2] = [parts[i] + parts[i + 1]]
+
+
+@settings(max_examples=300, deadline=None)
+@given(TOKENS, st.lists(st.text(st.sampled_from(LETTERS), max_size=12), max_size=5))
+def test_texts_equal_the_slow_twin(longer: list[str], texts: list[str]) -> None:
+    tokens = [*LETTERS, *dict.fromkeys(longer)]
+    merges = merges_in_order(tokens)
+    whole = [left + right for left, right in merges]
+    assert whole == [
+        token for token in tokens[len(LETTERS) :] if slow_twin(tokens, token) == [token]
+    ]
+    numbers = {token: number for number, token in enumerate(tokens)}
+    backend = Tokenizer(models.BPE(vocab=numbers, merges=merges))
+    for text in [*texts, *longer]:
+        assert backend.encode(text).tokens == slow_twin(tokens, text)
+
+
+def test_odd_vocabularies() -> None:
+    assert merges_in_order([]) == []
+    assert merges_in_order(["", "a", "b", "ab", "ab", "abc"]) == [("a", "b"), ("a", "b")]
+    assert merges_in_order(["a", "\ud800", "a\ud800"])[0] == ("a", "\ud800")
+    alike = ["a" * length for length in range(1, 600)]
+    assert len(merges_in_order(alike)) == 598
+
+
+@pytest.mark.parametrize("ends", [[2], [1, 0, 3], [1, 4], [-1, 3], []])
+def test_ends_that_do_not_divide_the_text(ends: list[int]) -> None:
+    text = np.frombuffer(b"abc", np.uint8)
+    splits = np.zeros(len(ends), np.int32)
+    with pytest.raises(ValueError, match="ends"):
+        _native.token_splits(text, np.array(ends, np.int64), splits)
+    with pytest.raises(ValueError, match="ends"):
+        _native.token_splits(text, np.array([3], np.int64), np.zeros(2, np.int32))
+
+
+def test_long_vocabularies_are_refused() -> None:
+    check_lengths(["a" * 512] * 1000)
+    with pytest.raises(ModelFileError, match="long"):
+        check_lengths(["a" * 40_000])
