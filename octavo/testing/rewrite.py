@@ -1,4 +1,4 @@
-"""Writes a GGUF model anew, one tensor at a time: what changes of a model's file is the caller's."""
+"""Writes a GGUF model from another, one tensor at a time; what changes is the caller's to say."""
 
 import math
 import os

@@ -31,7 +31,7 @@ def q3_k(blocks: Bytes) -> Floats:
 
 
 def q4_k(blocks: Bytes) -> Floats:
-    """8 sub-blocks of 32 weights of 4 bits: bytes d 2, dmin 2, scales and minima 12, weights 128."""
+    """8 sub-blocks of 32 weights of 4 bits: bytes d 2, dmin 2, scales and minima 12, rest 128."""
     scales, minima = scales_and_minima(blocks[:, 4:16])
     steps = planes(blocks[:, 16:].reshape(-1, 4, 32), 4)
     return _affine(fp16(blocks, 0) * scales, steps, fp16(blocks, 2) * minima)
