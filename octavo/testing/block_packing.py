@@ -38,12 +38,16 @@ def join(*parts: NDArray[np.generic]) -> Bytes:
 def divide(values: Floats, divisors: NDArray[np.floating]) -> Floats:
     """Where the divisor is zero, so is the result."""
     divisors = divisors.astype(np.float32)
-    return np.divide(values, divisors, out=np.zeros_like(values), where=divisors != 0)
+    quotients: Floats = np.zeros_like(values)
+    np.divide(values, divisors, out=quotients, where=divisors != 0)
+    return quotients
 
 
 def largest(groups: Floats) -> Floats:
     """The value of largest magnitude, with its sign: [..., n] -> [..., 1]."""
-    return np.take_along_axis(groups, np.abs(groups).argmax(axis=-1)[..., None], axis=-1)
+    places = np.abs(groups).argmax(axis=-1)[..., None]
+    values: Floats = np.take_along_axis(groups, places, axis=-1)
+    return values
 
 
 def least_squares(groups: Floats, codes: Floats) -> Floats:
@@ -67,7 +71,8 @@ def nearest(values: Floats, table: tuple[int, ...]) -> Bytes:
     middles = (np.arange(low, high + 1) + 0.5) / 2
     distances = np.abs(middles[:, None] - np.array(table, np.float64))
     places = distances.argmin(axis=1).astype(np.uint8)
-    return places[(np.floor(2 * values).clip(low, high) - low).astype(np.int16)]
+    found: Bytes = places[(np.floor(2 * values).clip(low, high) - low).astype(np.int16)]
+    return found
 
 
 def _dot(a: Floats, b: Floats) -> Floats:

@@ -132,7 +132,7 @@ def _steps_from_minimum(
     return scale, low, steps.clip(0, top).astype(np.uint8)
 
 
-def _pack(steps: Bytes) -> Bytes:
+def _pack(steps: NDArray[np.integer]) -> Bytes:
     """[blocks, 32] of 4 bits -> [blocks, 16] bytes, first half in the low nibbles."""
     return pack_planes(steps.reshape(-1, 2, 16), 4)
 

@@ -81,11 +81,10 @@ def quantise_iq4_xs(values: Floats) -> Bytes:
 def iq4_scales(groups: Floats) -> Floats:
     """[..., n] -> [...]: the value of largest magnitude at first becomes the table's largest."""
     table = np.array(IQ4_VALUES, np.float32)
-    scales = largest(groups)[..., 0] / table[0]
+    scales: Floats = largest(groups)[..., 0] / table[0]
     for _ in range(_ROUNDS):
-        scales = least_squares(
-            groups, table[nearest(divide(groups, scales[..., None]), IQ4_VALUES)]
-        )
+        entries = nearest(divide(groups, scales[..., None]), IQ4_VALUES)
+        scales = least_squares(groups, table[entries])
     return scales
 
 

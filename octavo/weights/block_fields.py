@@ -56,9 +56,10 @@ def scales_and_minima(packed: Bytes) -> tuple[Bytes, Bytes]:
     return scales, minima
 
 
-def signs(numbers: Bytes) -> Floats:
-    """A set bit is -1, a clear one 1, lowest bit first: [...] -> [..., 8]."""
-    return _sign_table()[numbers]
+def signs(numbers: NDArray[np.integer]) -> Floats:
+    """Of bytes: a set bit is -1, a clear one 1, lowest bit first: [...] -> [..., 8]."""
+    table: Floats = _sign_table()[numbers]
+    return table
 
 
 def even_signs(numbers: NDArray[np.integer]) -> Floats:

@@ -30,7 +30,8 @@ class Grid:
             np.frombuffer(base64.b64decode(self.bitmap), np.uint8), bitorder="little"
         )
         digits = np.flatnonzero(bits)[:, None] // len(self.letters) ** np.arange(self.width)
-        return np.array(self.letters, np.float32)[digits % len(self.letters)]
+        words: NDArray[np.float32] = np.array(self.letters, np.float32)[digits % len(self.letters)]
+        return words
 
 
 @cache

@@ -111,7 +111,7 @@ def iq1_m(blocks: Bytes) -> Floats:
     return _product(d * _odd(fields.reshape(-1, 16)), values)
 
 
-def _numbers(low: Bytes, high: NDArray[np.integer]) -> NDArray[np.uint16]:
+def _numbers(low: Bytes, high: NDArray[np.integer]) -> NDArray[np.integer]:
     """Grid numbers: [blocks, n] low bytes and the bits above them."""
     return low | high.astype(np.uint16).reshape(low.shape) << 8
 

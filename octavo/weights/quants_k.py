@@ -6,6 +6,7 @@ weights' integers.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from octavo.weights.block_fields import Bytes, Floats, fp16, planes, scales_and_minima
 
@@ -53,7 +54,7 @@ def q6_k(blocks: Bytes) -> Floats:
     return _linear(scales, _signed(steps, 32))
 
 
-def _signed(codes: Bytes, offset: int) -> Floats:
+def _signed(codes: NDArray[np.integer], offset: int) -> Floats:
     """Numbers stored with `offset` added."""
     return codes.astype(np.float32) - np.float32(offset)
 
