@@ -20,8 +20,7 @@ inline __m256i load_values(const uint8_t* columns, int group, __m256i table) {
 template <WeightType type, int tokens>
 void tile_q8(const TileInput& in, const uint8_t* at, float* out) {
     constexpr QFormat format = format_of(type);
-    const __m256i table =
-        _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(iq4_values)));
+    const __m256i table = load_table(iq4_values);
     const __m256i ones = _mm256_set1_epi16(1);
     const Q8Block* x = in.q8;
     const int64_t ld = in.ld_q8;

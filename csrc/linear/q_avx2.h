@@ -35,6 +35,11 @@ static inline __m256i load_columns(const uint8_t* bytes) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes));
 }
 
+// 16 bytes that nibbles name.
+static inline __m256i load_table(const int8_t* values) {
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(values)));
+}
+
 // 8 bytes, one a row, of a part.
 static inline __m128i load_row_bytes(const uint8_t* bytes) {
     return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes));

@@ -1,4 +1,4 @@
-// The other q types with AVX2 (q5_0, q5_1, q5_K, mxfp4; q2_K, q3_K, q6_K): 16 columns at a time,
+// The other q types with AVX2 (q5_0, q5_1, q5_K; q2_K, q3_K, q6_K): 16 columns at a time,
 // because their codes overflow int16 after that or their scales change there.
 #include "linear/tile_kernel.h"
 
@@ -14,24 +14,12 @@ constexpr bool scales_halves(WeightType type) {
     return type == WeightType::q2_k || type == WeightType::q3_k || type == WeightType::q6_k;
 }
 
-// What is subtracted from a code to give its integer; of mxfp4, from the codes that take their
-// place.
-constexpr int mxfp4_excess = 12;
-constexpr int excess_of(WeightType type) {
-    return type == WeightType::mxfp4 ? mxfp4_excess : format_of(type).excess;
-}
-
 // Unsigned codes of four columns of each row.
 template <WeightType type>
 inline __m256i load_codes(const uint8_t* codes, int group) {
     constexpr QFormat format = format_of(type);
     const __m256i low = load_bits<format.low_bits>(codes, group, 0);
-    if constexpr (type == WeightType::mxfp4) {
-        const __m128i table =
-            _mm_add_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(mxfp4_values)),
-                         _mm_set1_epi8(mxfp4_excess));
-        return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), low);
-    } else if constexpr (format.high_bits > 0) {
+    if constexpr (format.high_bits > 0) {
         const uint8_t* const high = codes + 32 * format.low_bits;
         return _mm256_or_si256(low, load_bits<format.high_bits>(high, group, format.low_bits));
     } else {
@@ -99,7 +87,7 @@ template <WeightType type, int tokens>
 void tile_halves(const TileInput& in, const uint8_t* at, float* out) {
     constexpr QFormat format = format_of(type);
     constexpr bool has_minimum = format.halves == 2;
-    const __m256i less = _mm256_set1_epi16(-excess_of(type));
+    const __m256i less = _mm256_set1_epi16(-format.excess);
     const Q8Block* x = in.q8;
     const int64_t ld = in.ld_q8;
     __m256 acc[tokens];
@@ -115,7 +103,7 @@ void tile_halves(const TileInput& in, const uint8_t* at, float* out) {
             const __m256i excess = _mm256_mullo_epi16(by.scales, less);
             __m256i dots[tokens];
             for (int t = 0; t < tokens; t++) {
-                dots[t] = excess_of(type) > 0
+                dots[t] = format.excess > 0
                               ? _mm256_madd_epi16(excess, broadcast_pair(x[t * ld].half_sums))
                               : _mm256_setzero_si256();
             }
@@ -151,10 +139,6 @@ void tile_q5_1_avx2(const TileInput& in, int tiles, int tokens, float* acc) {
 
 void tile_q5_k_avx2(const TileInput& in, int tiles, int tokens, float* acc) {
     FOR_EACH_TILE(tile_halves, q5_k)
-}
-
-void tile_mxfp4_avx2(const TileInput& in, int tiles, int tokens, float* acc) {
-    FOR_EACH_TILE(tile_halves, mxfp4)
 }
 
 void tile_q2_k_avx2(const TileInput& in, int tiles, int tokens, float* acc) {

@@ -50,6 +50,7 @@ void tile_bf16_avx2(const TileInput& in, int tiles, int tokens, float* acc);
 void tile_q4_0_avx2(const TileInput& in, int tiles, int tokens, float* acc);
 void tile_q4_1_avx2(const TileInput& in, int tiles, int tokens, float* acc);
 void tile_q4_k_avx2(const TileInput& in, int tiles, int tokens, float* acc);
+void tile_mxfp4_avx2(const TileInput& in, int tiles, int tokens, float* acc);
 
 void tile_q8_0_avx2(const TileInput& in, int tiles, int tokens, float* acc);
 void tile_iq4_nl_avx2(const TileInput& in, int tiles, int tokens, float* acc);
@@ -58,7 +59,6 @@ void tile_iq4_xs_avx2(const TileInput& in, int tiles, int tokens, float* acc);
 void tile_q5_0_avx2(const TileInput& in, int tiles, int tokens, float* acc);
 void tile_q5_1_avx2(const TileInput& in, int tiles, int tokens, float* acc);
 void tile_q5_k_avx2(const TileInput& in, int tiles, int tokens, float* acc);
-void tile_mxfp4_avx2(const TileInput& in, int tiles, int tokens, float* acc);
 
 void tile_q2_k_avx2(const TileInput& in, int tiles, int tokens, float* acc);
 void tile_q3_k_avx2(const TileInput& in, int tiles, int tokens, float* acc);
