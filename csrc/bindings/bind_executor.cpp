@@ -42,6 +42,14 @@ int add_matrix(Builder& self, const std::string& type, Array<uint8_t, 1> raw, in
     return static_cast<int>(self.program.matrices.size()) - 1;
 }
 
+// What is multiplied has been packed, and an embedding that is multiplied too is read from there.
+void forget_packed(Builder& self) {
+    for (const Op& op : self.program.ops) {
+        if (op.kind != OpKind::linear && op.kind != OpKind::logits) continue;
+        self.kept[static_cast<size_t>(op.matrix)] = nb::none();
+    }
+}
+
 int add_vector(Builder& self, Array<float, 1> values) {
     // Readable up to the next multiple of 8, as the kernels want it.
     std::vector<float> vector((values.size() + 7) / 8 * 8, 0.0f);
@@ -198,10 +206,12 @@ void bind_executor(nb::module_& m) {
                        int output) { add_op(self, OpKind::add, {a, b}, output, -1, -1); })
         .def("gather", [](Builder& self, int x,
                           int output) { add_op(self, OpKind::gather, {x}, output, -1, -1); })
-        .def("logits", [](Builder& self, int x, int output, int matrix, float scale) {
-            add_op(self, OpKind::logits, {x}, output, matrix, -1);
-            self.program.ops.back().scale = scale;
-        });
+        .def("logits",
+             [](Builder& self, int x, int output, int matrix, float scale) {
+                 add_op(self, OpKind::logits, {x}, output, matrix, -1);
+                 self.program.ops.back().scale = scale;
+             })
+        .def("forget_packed", &forget_packed);
 
     nb::class_<Executor>(m, "Executor", "Runs a program; called from one thread at a time.")
         .def(

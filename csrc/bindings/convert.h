@@ -19,9 +19,10 @@ template <typename Item, int axes>
 using Array = nb::ndarray<const Item, nb::ndim<axes>, nb::c_contig, nb::device::cpu>;
 
 inline WeightType weight_type_named(const std::string& name) {
-    const char* const names[] = {"F32", "F16", "BF16", "Q4_0", "Q4_1", "Q8_0"};
-    for (int i = 0; i < 6; i++) {
-        if (name == names[i]) return static_cast<WeightType>(i);
+    int i = 0;
+    for (const char* known : weight_type_names) {
+        if (name == known) return static_cast<WeightType>(i);
+        i++;
     }
     throw std::invalid_argument("no kernels for weight type " + name);
 }

@@ -13,9 +13,8 @@
 #include <tuple>
 #include <vector>
 
+#include "bindings/convert.h"
 #include "linear/linear.h"
-
-namespace nb = nanobind;
 
 namespace octavo {
 
@@ -31,20 +30,6 @@ void check(bool holds, const char* what) {
     if (!holds) throw std::invalid_argument(what);
 }
 
-WeightType type_named(const std::string& name) {
-    const char* const names[] = {"F32", "F16", "BF16", "Q4_0", "Q4_1", "Q8_0"};
-    for (int i = 0; i < 6; i++) {
-        if (name == names[i]) return static_cast<WeightType>(i);
-    }
-    throw std::invalid_argument("no kernels for weight type " + name);
-}
-
-Isa isa_named(const std::string& name) {
-    if (name == "scalar") return Isa::scalar;
-    if (name == "avx2" && best_isa() == Isa::avx2) return Isa::avx2;
-    throw std::invalid_argument("this CPU has no " + name);
-}
-
 // A NumPy array that owns its memory.
 template <typename T>
 nb::ndarray<nb::numpy, T> new_array(std::initializer_list<size_t> shape) {
@@ -56,7 +41,7 @@ nb::ndarray<nb::numpy, T> new_array(std::initializer_list<size_t> shape) {
 }
 
 PackedLinear new_packed(const std::string& type, int64_t rows, int64_t cols) {
-    const WeightType kind = type_named(type);
+    const WeightType kind = weight_type_named(type);
     check(rows > 0 && cols > 0 && cols % block_width(kind) == 0, "rows must be whole blocks");
     return PackedLinear(kind, rows, cols);
 }
@@ -86,7 +71,7 @@ nb::ndarray<nb::numpy, float> decode_packed(const PackedLinear& self, int64_t ro
 }
 
 nb::ndarray<nb::numpy, float> decode_raw(const std::string& type, Bytes raw, int64_t cols) {
-    const WeightType kind = type_named(type);
+    const WeightType kind = weight_type_named(type);
     check(cols > 0 && cols % block_width(kind) == 0, "cols must be whole blocks");
     check(raw.size() == row_bytes(kind, cols), "not the bytes of one row");
     auto out = new_array<float>({static_cast<size_t>(cols)});
@@ -114,6 +99,7 @@ nb::tuple quantise(Matrix x, const std::string& isa, int terms) {
     auto scale = new_array<float>({rows, count});
     auto scaled_sum = new_array<float>({rows, count});
     auto offset = new_array<int16_t>({rows, count, 2});
+    auto half_sums = new_array<int16_t>({rows, count, 2});
     const size_t stride = static_cast<size_t>(q8_stride(static_cast<int64_t>(x.shape(1))));
     for (size_t row = 0; row < rows; row++) {
         for (size_t b = 0; b < count; b++) {
@@ -123,9 +109,10 @@ nb::tuple quantise(Matrix x, const std::string& isa, int terms) {
             scale.data()[to] = block.scale;
             scaled_sum.data()[to] = block.scaled_sum;
             std::copy(block.offset, block.offset + 2, offset.data() + to * 2);
+            std::copy(block.half_sums, block.half_sums + 2, half_sums.data() + to * 2);
         }
     }
-    return nb::make_tuple(q, scale, scaled_sum, offset);
+    return nb::make_tuple(q, scale, scaled_sum, offset, half_sums);
 }
 
 void multiply(const PackedLinear& weights, Matrix x, Output out, const std::string& isa,
@@ -169,8 +156,9 @@ void bind_linear(nb::module_& parent) {
         .def_prop_ro("tiles", &PackedLinear::tiles)
         .def_prop_ro("size_bytes", &PackedLinear::size_bytes);
     m.def("decode_row", &decode_raw, nb::arg("type"), nb::arg("raw"), nb::arg("cols"));
-    m.def("quantise", &quantise, nb::arg("x"), nb::arg("isa"), nb::arg("terms") = 1,
-          "-> q [T * terms, blocks, 32], scale, scaled_sum [.., blocks], offset [.., blocks, 2]");
+    m.def(
+        "quantise", &quantise, nb::arg("x"), nb::arg("isa"), nb::arg("terms") = 1,
+        "-> q [T * terms, blocks, 32], scale, scaled_sum [.., blocks], offset, half_sums [.., 2]");
     m.def("multiply", &multiply, nb::arg("weights"), nb::arg("x"), nb::arg("out"), nb::arg("isa"),
           nb::arg("bias").none(), nb::arg("tokens"), nb::arg("tiles"), nb::arg("terms") = 1);
 }

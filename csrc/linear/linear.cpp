@@ -11,24 +11,49 @@ namespace octavo {
 
 namespace {
 
+#if defined(__x86_64__)
+TileKernels avx2_kernels_for(WeightType type) {
+    switch (type) {
+        case WeightType::f32:
+            return {tile_f32_avx2, 6, 2, 4};
+        case WeightType::f16:
+            return {tile_f16_avx2, 6, 2, 4};
+        case WeightType::bf16:
+            return {tile_bf16_avx2, 6, 2, 4};
+        case WeightType::q4_0:
+            return {tile_q4_0_avx2, 6, 1, 1};
+        case WeightType::q4_1:
+            return {tile_q4_1_avx2, 6, 1, 1};
+        case WeightType::q5_0:
+            return {tile_q5_0_avx2, 6, 1, 1};
+        case WeightType::q5_1:
+            return {tile_q5_1_avx2, 6, 1, 1};
+        case WeightType::q8_0:
+            return {tile_q8_0_avx2, 6, 1, 1};
+        case WeightType::q2_k:
+            return {tile_q2_k_avx2, 6, 1, 1};
+        case WeightType::q3_k:
+            return {tile_q3_k_avx2, 6, 1, 1};
+        case WeightType::q4_k:
+            return {tile_q4_k_avx2, 6, 1, 1};
+        case WeightType::q5_k:
+            return {tile_q5_k_avx2, 6, 1, 1};
+        case WeightType::q6_k:
+            return {tile_q6_k_avx2, 6, 1, 1};
+        case WeightType::iq4_nl:
+            return {tile_iq4_nl_avx2, 6, 1, 1};
+        case WeightType::iq4_xs:
+            return {tile_iq4_xs_avx2, 6, 1, 1};
+        case WeightType::mxfp4:
+            break;
+    }
+    return {tile_mxfp4_avx2, 6, 1, 1};
+}
+#endif
+
 TileKernels kernels_for(WeightType type, Isa isa) {
 #if defined(__x86_64__)
-    if (isa == Isa::avx2) {
-        switch (type) {
-            case WeightType::f32:
-                return {tile_f32_avx2, 6, 2, 4};
-            case WeightType::f16:
-                return {tile_f16_avx2, 6, 2, 4};
-            case WeightType::bf16:
-                return {tile_bf16_avx2, 6, 2, 4};
-            case WeightType::q4_0:
-                return {tile_q4_0_avx2, 6, 1, 1};
-            case WeightType::q4_1:
-                return {tile_q4_1_avx2, 6, 1, 1};
-            case WeightType::q8_0:
-                return {tile_q8_0_avx2, 6, 1, 1};
-        }
-    }
+    if (isa == Isa::avx2) return avx2_kernels_for(type);
 #endif
     (void)isa;
     switch (type) {
@@ -38,14 +63,9 @@ TileKernels kernels_for(WeightType type, Isa isa) {
             return {tile_f16_scalar, 4, 1, 1};
         case WeightType::bf16:
             return {tile_bf16_scalar, 4, 1, 1};
-        case WeightType::q4_0:
-            return {tile_q4_0_scalar, 4, 1, 1};
-        case WeightType::q4_1:
-            return {tile_q4_1_scalar, 4, 1, 1};
-        case WeightType::q8_0:
-            break;
+        default:
+            return {tile_q_scalar, 4, 1, 1};
     }
-    return {tile_q8_0_scalar, 4, 1, 1};
 }
 
 // The most tokens for one sweep over the tiles: enough that weights are not fetched too often, few
@@ -115,6 +135,7 @@ void linear_tiles(const PackedLinear& weights, const Activations& input, int64_t
     alignas(64) float acc[max_tile_tokens * max_tiles * tile_rows];
 
     TileInput in{};
+    in.type = weights.type();
     in.tile_bytes = weights.tile_bytes();
     in.cols = weights.cols();
     in.ld_x = input.ld_x;

@@ -5,12 +5,21 @@
 // Every instruction set gives the same bits, and a token's bits depend on nothing but its own row:
 // each output has one fp32 accumulator that starts at zero and takes the columns in ascending
 // order; the bias is added last. (Of a NaN only its being one is promised, not sign or payload.)
-// For q types, each block of 32 columns adds an exact integer dot product, scaled:
+// Floating-point types add column by column, acc = fma(w[k], x[k], acc). For q types each 32
+// columns (a block of x, a part of w: quant/formats.h) add exact integer dot products, scaled. With
+// d and m the fp16 numbers of w's block, s and u the scales and minimums of the part, all products
+// of w alone being exact:
 //
-//     q4_0, q8_0:  acc = fma(w.scale * x.scale, dot, acc)
-//     q4_1:        acc = fma(w.minimum, x.scaled_sum, fma(w.scale * x.scale, dot, acc))
-//     others:      acc = fma(w[k], x[k], acc) for each column
+//     q4_0, q5_0, q8_0, iq4_nl  acc = fma(d * x.scale, dot, acc)
+//     q4_1, q5_1                the same, then acc = fma(m, x.scaled_sum, acc)
+//     iq4_xs                    acc = fma((d * s) * x.scale, dot, acc)
+//     q4_K, q5_K                the same, then acc = fma(-(m * u), x.scaled_sum, acc)
+//     mxfp4                     acc = fma(2^(exponent - 128) * x.scale, dot, acc)
+//     q3_K, q6_K                acc = fma(d * x.scale, s0 * dot0 + s1 * dot1, acc)
+//     q2_K                      the same, then, with the sums of x's integers,
+//                               acc = fma(-m * x.scale, u0 * sum0 + u1 * sum1, acc)
 //
+// where 0 and 1 are the first and last 16 columns, whose dots and sums are scaled as integers.
 // The two terms of a q8 input are summed apart, each as above, and the sums then added.
 #pragma once
 
@@ -18,16 +27,15 @@
 #include <cstdint>
 
 #include "linear/isa.h"
+#include "linear/tile_kernel.h"
 #include "quant/activations.h"
 #include "quant/decode.h"
 
 namespace octavo {
 
-constexpr int tile_rows = 8;  // rows interleaved in a tile; one SIMD lane each
-
 // The weights of one linear [rows, cols], repacked into tiles of 8 rows; the last tile is padded
-// with zero rows. Takes the memory of the source, that padding apart. The layouts are described in
-// pack.cpp.
+// with zero rows. Takes the memory of the source, that padding and 1 to 4% of some K types apart.
+// The layouts are described in pack.cpp and tile_block.h.
 class PackedLinear {
   public:
     // Allocates; the tiles are garbage until packed. rows and cols are positive, cols a multiple of

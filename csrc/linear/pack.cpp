@@ -1,13 +1,5 @@
-// Packing: the layouts of the tiles, to and from the file's rows.
-//
-// Floating-point types: column by column, the value of each of the 8 rows.
-// Q types: block by block of 32 columns,
-//     scales     8 x fp16
-//     minimums   8 x fp16 (q4_1 only)
-//     columns    four columns of each row at a time (a 32-bit lane a row): 32 bytes for columns
-//                0..3 of rows 0..7, then 4..7 and so on. In the 4-bit types a byte holds column k
-//                in its low and k + 16 in its high nibble, as in the file, which makes 4 such
-//                groups of 32 bytes; in q8_0 it makes 8.
+// Packing: the file's rows to tiles and back. Floating-point types lie column by column, the value
+// of each of the 8 rows; q types block by block, as tile_block.h describes.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -19,6 +11,7 @@
 #endif
 
 #include "linear/linear.h"
+#include "linear/tile_block.h"
 
 namespace octavo {
 
@@ -56,38 +49,47 @@ void unpack_values(const uint8_t* tile, int lane, int64_t count, uint8_t* raw) {
     }
 }
 
-// Where the parts of a q block lie: in the file and in a tile.
-struct BlockLayout {
-    int halves;        // fp16 numbers before the columns: scale, minimum
-    int column_bytes;  // of one row
-};
+// The types whose blocks lie in a file as in a tile, apart from the other rows: nothing but fp16
+// numbers and whole codes.
+bool is_copied(const QFormat& format) { return format.part_bytes == 0 && format.high_bits == 0; }
 
-BlockLayout layout_of(WeightType type) {
-    if (type == WeightType::q4_0) return {1, 16};
-    if (type == WeightType::q4_1) return {2, 16};
-    return {1, 32};
-}
-
-// Copies row `lane` of a tile, from the file's bytes.
-void pack_q_row(const BlockLayout& layout, const uint8_t* raw, int64_t blocks, int lane,
-                uint8_t* tile) {
-    for (int64_t b = 0; b < blocks; b++) {
-        for (int i = 0; i < layout.halves; i++, raw += 2, tile += 2 * tile_rows) {
+void copy_q_row(const QFormat& format, const uint8_t* raw, int64_t cols, int lane, uint8_t* tile) {
+    for (int64_t k = 0; k < cols; k += block_cols) {
+        for (int i = 0; i < format.halves; i++, raw += 2, tile += lane_halves) {
             std::memcpy(tile + 2 * lane, raw, 2);
         }
-        for (int i = 0; i < layout.column_bytes; i += 4, raw += 4, tile += 4 * tile_rows) {
+        for (int i = 0; i < format.low_bits; i++, raw += 4, tile += 4 * tile_rows) {
             std::memcpy(tile + 4 * lane, raw, 4);
         }
     }
 }
 
-void unpack_q_block(const BlockLayout& layout, const uint8_t* tile, int lane, uint8_t* raw) {
-    for (int i = 0; i < layout.halves; i++, raw += 2, tile += 2 * tile_rows) {
-        std::memcpy(raw, tile + 2 * lane, 2);
+// Packs row `lane` of a tile from the file's bytes.
+void pack_q_row(WeightType type, const uint8_t* raw, int64_t cols, int lane, uint8_t* tile) {
+    const QFormat format = format_of(type);
+    if (is_copied(format)) return copy_q_row(format, raw, cols, lane, tile);
+    for (int64_t k = 0; k < cols; k += format.width) {
+        QBlock block;
+        take_apart(type, raw, &block);
+        store_block(format, block, lane, tile);
+        raw += format.file_bytes;
+        tile += tile_block_bytes(format);
     }
-    for (int i = 0; i < layout.column_bytes; i += 4, raw += 4, tile += 4 * tile_rows) {
-        std::memcpy(raw, tile + 4 * lane, 4);
+}
+
+void decode_q_row(WeightType type, const uint8_t* tile, int lane, int64_t cols, float* out) {
+    const QFormat format = format_of(type);
+    for (int64_t k = 0; k < cols; k += format.width, tile += tile_block_bytes(format)) {
+        QBlock block;
+        load_block(format, tile, lane, &block);
+        decode_block(type, block, out + k);
     }
+}
+
+size_t bytes_of_tile(WeightType type, int64_t cols) {
+    if (!reads_q8(type)) return row_bytes(type, cols) * tile_rows;
+    const QFormat format = format_of(type);
+    return static_cast<size_t>(cols / format.width) * static_cast<size_t>(tile_block_bytes(format));
 }
 
 }  // namespace
@@ -96,7 +98,7 @@ PackedLinear::PackedLinear(WeightType type, int64_t rows, int64_t cols)
     : type_(type),
       rows_(rows),
       cols_(cols),
-      tile_bytes_(row_bytes(type, cols) * tile_rows),
+      tile_bytes_(bytes_of_tile(type, cols)),
       data_(allocate(tile_bytes_ * static_cast<size_t>(tiles()))) {}
 
 PackedLinear::~PackedLinear() { std::free(data_); }
@@ -136,7 +138,7 @@ void PackedLinear::pack_tiles(const uint8_t* raw, const int64_t* row_order, int6
             pack_values<2>(rows, count, cols_, tile);
         } else {
             for (int lane = 0; lane < count; lane++) {
-                pack_q_row(layout_of(type_), rows[lane], cols_ / block_cols, lane, tile);
+                pack_q_row(type_, rows[lane], cols_, lane, tile);
             }
         }
     }
@@ -145,16 +147,15 @@ void PackedLinear::pack_tiles(const uint8_t* raw, const int64_t* row_order, int6
 void PackedLinear::decode_packed_row(int64_t row, float* out) const {
     const uint8_t* from = tile(row / tile_rows);
     const int lane = static_cast<int>(row % tile_rows);
+    if (reads_q8(type_)) return decode_q_row(type_, from, lane, cols_, out);
     // Through the file's form, some columns at a time: decode_row defines the rounding.
     uint8_t raw[4 * block_cols];
     for (int64_t k = 0; k < cols_; k += block_cols) {
         const int64_t count = std::min<int64_t>(block_cols, cols_ - k);
         if (type_ == WeightType::f32) {
             unpack_values<4>(from, lane, count, raw);
-        } else if (!reads_q8(type_)) {
-            unpack_values<2>(from, lane, count, raw);
         } else {
-            unpack_q_block(layout_of(type_), from, lane, raw);
+            unpack_values<2>(from, lane, count, raw);
         }
         from += row_bytes(type_, count) * tile_rows;
         decode_row(type_, raw, count, out + k);

@@ -28,18 +28,20 @@ void quantise_block_scalar(float* x, Q8Block* out) {
     if (largest < 0x1p-110f) return;  // 127 / largest would overflow near here
 
     const float inverse = 127.0f / largest;
-    int sum = 0;
     int halves[2] = {0, 0};
+    int pairs[2] = {0, 0};
     for (int k = 0; k < block_cols; k++) {
         const int q = static_cast<int>(std::nearbyint(x[k] * inverse));
         out->q[k] = static_cast<int8_t>(q);
-        sum += q;
-        halves[k % 4 / 2] += q;
+        halves[k / 16] += q;
+        pairs[k % 4 / 2] += q;
     }
     out->scale = largest / 127.0f;
-    out->scaled_sum = out->scale * static_cast<float>(sum);
-    out->offset[0] = static_cast<int16_t>(-8 * halves[0]);
-    out->offset[1] = static_cast<int16_t>(-8 * halves[1]);
+    out->scaled_sum = out->scale * static_cast<float>(halves[0] + halves[1]);
+    for (int i = 0; i < 2; i++) {
+        out->offset[i] = static_cast<int16_t>(-8 * pairs[i]);
+        out->half_sums[i] = static_cast<int16_t>(halves[i]);
+    }
     for (int k = 0; k < block_cols; k++) {
         x[k] = std::fma(-out->scale, static_cast<float>(out->q[k]), x[k]);
     }
@@ -56,7 +58,7 @@ void quantise_row_scalar(const float* x, int64_t blocks, int terms, int64_t stri
 }  // namespace
 
 int64_t q8_stride(int64_t cols) {
-    // 44 bytes a block: an odd number of blocks keeps rows off power-of-two distances.
+    // 48 bytes a block: an odd number of blocks keeps rows off power-of-two distances.
     return cols / block_cols | 1;
 }
 

@@ -9,10 +9,9 @@
 #include <cstdint>
 
 #include "linear/isa.h"
+#include "quant/weight_type.h"
 
 namespace octavo {
-
-constexpr int block_cols = 32;  // columns a block of weights or activations spans
 
 // One block of one token. x[k] is about scale * q[k], with q in -127..127, rounded half to even.
 //
@@ -23,8 +22,9 @@ struct Q8Block {
     float scale;
     float scaled_sum;   // scale * (sum of q): what a weight's minimum is multiplied by
     int16_t offset[2];  // -8 * (sum of the q[k] with k % 4 / 2 == 0, 1): centres unsigned nibbles
+    int16_t half_sums[2];  // sums of q[0..15] and q[16..31]
 };
-static_assert(sizeof(Q8Block) == 44, "the kernels address blocks by this size");
+static_assert(sizeof(Q8Block) == 48, "the kernels address blocks by this size");
 
 // Q8Blocks from one row to the next, padding included: rows at a power-of-two distance would share
 // the same few sets of the first-level cache. cols must be a multiple of 32.

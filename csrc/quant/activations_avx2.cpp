@@ -34,7 +34,7 @@ void quantise_block(__m256* v, Q8Block* out) {
     if (!all_finite || largest < 0x1p-110f) {
         _mm256_storeu_si256(q_out, _mm256_setzero_si256());
         out->scale = out->scaled_sum = all_finite ? 0.0f : __builtin_nanf("");
-        out->offset[0] = out->offset[1] = 0;
+        out->offset[0] = out->offset[1] = out->half_sums[0] = out->half_sums[1] = 0;
         return;
     }
 
@@ -51,13 +51,21 @@ void quantise_block(__m256* v, Q8Block* out) {
     const __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order);
     _mm256_storeu_si256(q_out, bytes);
 
-    // Sums of neighbouring columns; even pairs belong to offset[0], odd ones to offset[1].
-    __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes);
-    __m128i sums = _mm_add_epi16(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
-    sums = _mm_add_epi16(sums, _mm_unpackhi_epi64(sums, sums));
-    sums = _mm_add_epi16(sums, _mm_shuffle_epi32(sums, 1));
-    const int even = static_cast<int16_t>(_mm_extract_epi16(sums, 0));
-    const int odd = static_cast<int16_t>(_mm_extract_epi16(sums, 1));
+    // Sums of neighbouring columns; even pairs belong to offset[0], odd ones to offset[1]. Added up
+    // they leave, for the first 16 columns and for the others, an even and an odd sum.
+    const __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes);
+    const __m128i first = _mm256_castsi256_si128(pairs);
+    const __m128i last = _mm256_extracti128_si256(pairs, 1);
+    __m128i sums = _mm_add_epi16(_mm_unpacklo_epi64(first, last), _mm_unpackhi_epi64(first, last));
+    sums = _mm_add_epi16(sums, _mm_shuffle_epi32(sums, _MM_SHUFFLE(2, 3, 0, 1)));
+    const int first_even = static_cast<int16_t>(_mm_extract_epi16(sums, 0));
+    const int first_odd = static_cast<int16_t>(_mm_extract_epi16(sums, 1));
+    const int last_even = static_cast<int16_t>(_mm_extract_epi16(sums, 4));
+    const int last_odd = static_cast<int16_t>(_mm_extract_epi16(sums, 5));
+    const int even = first_even + last_even;
+    const int odd = first_odd + last_odd;
+    out->half_sums[0] = static_cast<int16_t>(first_even + first_odd);
+    out->half_sums[1] = static_cast<int16_t>(last_even + last_odd);
     out->scaled_sum = out->scale * static_cast<float>(even + odd);
     out->offset[0] = static_cast<int16_t>(-8 * even);
     out->offset[1] = static_cast<int16_t>(-8 * odd);

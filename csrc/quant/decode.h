@@ -4,11 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "quant/weight_type.h"
+
 namespace octavo {
 
-enum class WeightType { f32, f16, bf16, q4_0, q4_1, q8_0 };
-
-// Columns a block spans: 32, or 1 for the floating-point types.
+// Columns a block spans: 32 or 256, or 1 for the floating-point types.
 int64_t block_width(WeightType type);
 
 // Bytes of a row of `cols` columns as it lies in a file; cols is a multiple of block_width(type).

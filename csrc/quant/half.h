@@ -1,4 +1,4 @@
-// fp16 and bf16 to fp32 in plain C++, equal bit for bit to the F16C instructions.
+// fp16, bf16 and e8m0 to fp32 in plain C++; fp16 equals the F16C instructions bit for bit.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +30,12 @@ inline float float_from_f16(uint16_t half) {
 // A bf16 is the upper half of the fp32 with the same value.
 inline float float_from_bf16(uint16_t half) {
     return float_from_bits(static_cast<uint32_t>(half) << 16);
+}
+
+// Half of the power of two that an e8m0 exponent stands for, as it multiplies doubled FP4 values:
+// 2^-128 (subnormal) to 2^127. 255, NaN by the format, is a number here as it is to GGML.
+inline float float_from_e8m0_halved(uint8_t exponent) {
+    return float_from_bits(exponent < 2 ? 0x200000u << exponent : (exponent - 1u) << 23);
 }
 
 // File bytes have no alignment.

@@ -33,10 +33,11 @@ class NativeBackend:
     isa: which form of the kernels runs; None: what OCTAVO_ISA says, else the fastest that the CPU
     executes.
     The weights are repacked by a thread of its own, which the first step waits for; the checkpoint
-    may be closed, its files stay mapped while they are needed.
+    may be closed, its files stay mapped while they are needed. Weights of a type without kernels
+    are dequantised if they can be decoded, and a line is logged.
 
     ConfigError: an unknown kv_dtype or isa. ModelFileError: a weight is missing, misshapen or of a
-    type without kernels. MemoryError: the weights do not fit.
+    type that is not decoded. MemoryError: the weights do not fit.
     """
 
     name = "native"
@@ -62,8 +63,9 @@ class NativeBackend:
             _cache_group(need, kv_name) for need in program.cache
         )
         self._program = program
+        self._described = describe(program, checkpoint, vocab_size)
         self._executor = _native.Executor(
-            describe(program, checkpoint, vocab_size),
+            self._described,
             threads or usable_cpus(),
             _isa(isa),
             kv_name,
@@ -78,6 +80,7 @@ class NativeBackend:
         Raises what went wrong with the repacking.
         """
         self._executor.finish_loading()
+        self._described.forget_packed()
         while self._unpacked:
             release_pages(self._unpacked.pop())
 

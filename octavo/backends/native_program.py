@@ -1,23 +1,33 @@
 """Translates a program and its weights into the flat description that C++ runs."""
 
+import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from octavo import _native
 from octavo.errors import ConfigError, ModelFileError
 from octavo.graph import Op, Program, RopeConfig
 from octavo.weights.checkpoint import Checkpoint, WeightTensor
+from octavo.weights.encodings import TensorType
+from octavo.weights.quants import DECODED_TYPES, decode
 
-WEIGHT_TYPES = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q8_0")
+WEIGHT_TYPES = tuple(_native.weight_types())
+"""Names of the types that have kernels."""
+
+_CHUNK_ELEMENTS = 1 << 22  # decoded at a time
+_log = logging.getLogger(__name__)
 
 
 def describe(program: Program, checkpoint: Checkpoint, vocab_size: int) -> _native.Program:
     """An `_native.Program` that maps the checkpoint's bytes.
 
-    Only the first `vocab_size` rows of logits will be computed. ConfigError: an operation has no
-    kernels. ModelFileError: a weight is missing, misshapen or of a type without kernels.
+    Only the first `vocab_size` rows of logits will be computed. Matrices of types without kernels
+    that can be decoded are dequantised, and a line is logged. ConfigError: an operation has no
+    kernels. ModelFileError: a weight is missing, misshapen or of another type.
     """
     size = 1 + max(value.id for op in program.ops for value in (*op.inputs, op.output))
     widths = [0] * size
@@ -36,6 +46,9 @@ def describe(program: Program, checkpoint: Checkpoint, vocab_size: int) -> _nati
         if op.name not in _WRITERS:
             raise ConfigError(f"the native backend has no kernel for the operation {op.name}")
         _WRITERS[op.name](writer, op)
+    if writer.dequantised:
+        counts = ", ".join(f"{n} of {pair}" for pair, n in sorted(writer.dequantised.items()))
+        _log.warning("no kernels for the type of some matrices, dequantised them: %s", counts)
     return writer.out
 
 
@@ -49,22 +62,20 @@ class _Writer:
     layers: dict[int, int] = field(default_factory=dict)
     matrices: dict[str, int] = field(default_factory=dict)
     ropes: dict[RopeConfig, int] = field(default_factory=dict)
+    dequantised: Counter[str] = field(default_factory=Counter)  # by "IQ2_XS to F16"
 
     def matrix(self, name: str) -> int:
-        """Index of a matrix; its bytes stay where they are."""
+        """Index of a matrix; its bytes stay where they are if there are kernels for them."""
         if name not in self.matrices:
             tensor = self._tensor(name)
-            if tensor.type.value not in WEIGHT_TYPES:
-                raise ModelFileError(
-                    f"{tensor.stored.file}: the native backend has no kernels for "
-                    f"{tensor.type.value} (tensor {name}); it has them for "
-                    f"{', '.join(WEIGHT_TYPES)}: convert the file, or use --backend reference"
-                )
+            kind, raw = tensor.type, tensor.raw().reshape(-1)
+            if kind.value not in WEIGHT_TYPES:
+                kind, raw = self._dequantise(name, tensor)
             rows, cols = tensor.shape
             order = tensor.row_order()
             self.matrices[name] = self.out.matrix(
-                tensor.type.value,
-                tensor.raw().reshape(-1),
+                kind.value,
+                raw,
                 rows,
                 cols,
                 None if order is None else np.ascontiguousarray(order, np.int64),
@@ -82,6 +93,17 @@ class _Writer:
             self.ropes[config] = self.out.rope_config(config.head_dim, config.frequencies())
         return self.ropes[config]
 
+    def _dequantise(self, name: str, tensor: WeightTensor) -> tuple[TensorType, NDArray[np.uint8]]:
+        if tensor.type not in DECODED_TYPES:
+            raise ModelFileError(
+                f"{tensor.stored.file}: the native backend has no kernels for "
+                f"{tensor.type.value} (tensor {name}); it has them for "
+                f"{', '.join(WEIGHT_TYPES)}: convert the file"
+            )
+        kind, raw = dequantised(tensor.type, tensor.raw().reshape(-1), tensor.shape)
+        self.dequantised[f"{tensor.type.value} to {kind.value}"] += 1
+        return kind, raw
+
     def _tensor(self, name: str) -> WeightTensor:
         tensor = self.checkpoint.tensors.get(name)
         if tensor is None:
@@ -90,6 +112,28 @@ class _Writer:
         if tensor.shape != shape:
             raise ModelFileError(f"tensor {name} is {list(tensor.shape)}; it must be {list(shape)}")
         return tensor
+
+
+def dequantised(
+    kind: TensorType, raw: NDArray[np.uint8], shape: tuple[int, ...]
+) -> tuple[TensorType, NDArray[np.uint8]]:
+    """The matrix `raw`, one of DECODED_TYPES, as F16; as F32 if a number is too large for that.
+
+    raw: its bytes; shape: [rows, cols]. Rows are decoded some at a time.
+    """
+    rows, cols = shape
+    step = max(1, _CHUNK_ELEMENTS // cols)
+    stored = raw.reshape(rows, kind.size_bytes(cols))
+    halves = np.empty(shape, "<f2")
+    for start in range(0, rows, step):
+        part = stored[start : start + step]
+        values = decode(kind, part.reshape(-1), (len(part), cols))
+        with np.errstate(over="ignore"):
+            halves[start : start + step] = values
+        if np.any(np.isinf(halves[start : start + step]) & np.isfinite(values)):
+            floats = decode(kind, raw, shape)
+            return TensorType.F32, floats.reshape(-1).view(np.uint8)
+    return TensorType.F16, halves.reshape(-1).view(np.uint8)
 
 
 def _embed(w: _Writer, op: Op) -> None:

@@ -122,9 +122,9 @@ def tiny_llama(
 ) -> Path:
     """Write the model `TinyLlama(**shape)` and return `path`.
 
-    weight_type: F32, F16 or BF16, and for GGUF Q4_0, Q4_1 or Q8_0 too, of the matrices (whose rows
-    must be multiples of 32 elements). Norms are F32 in GGUF, as converters write them. shards: of
-    the folder's safetensors.
+    weight_type: of the matrices: F32, F16 or BF16, and for GGUF each of `requantise.FILE_TYPES`
+    (whose rows must be multiples of 32 elements, of 256 for the K types and IQ4_XS). Norms are F32
+    in GGUF, as converters write them. shards: of the folder's safetensors.
     """
     model = TinyLlama(**shape)
     kind = TensorType[weight_type]

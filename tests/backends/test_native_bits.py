@@ -5,6 +5,7 @@ partitions of attention (256 positions each), cache types, weight types.
 """
 
 import json
+from itertools import product
 
 import numpy as np
 import pytest
@@ -16,8 +17,10 @@ from octavo.models.registry import build
 from octavo.testing.drive import Driver
 from octavo.testing.tiny import tiny_llama
 from octavo.weights.checkpoint import open_checkpoint
+from octavo.weights.encodings import TensorType
 
 WEIGHT_TYPES = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q8_0")
+MORE_TYPES = ("Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4")
 LONG = np.random.default_rng(11).integers(0, 256, 700).tolist()  # three partitions
 SHORT = LONG[:50]
 
@@ -36,6 +39,8 @@ class Models:
         if key not in self._open:
             path = self._folder / f"{weight_type}-{window}"
             shape = {"hidden": 96, "heads": 6, "layers": 2, "intermediate": 160}
+            if TensorType[weight_type].block_size == 256:
+                shape |= {"hidden": 256, "heads": 8, "intermediate": 512}
             if window:
                 tiny_llama(path, weight_type=weight_type, **shape)
                 file = path / "config.json"
@@ -66,8 +71,13 @@ def scores(backend, tokens, chunks, *, block_size=4, num_blocks=220):
 
 
 @needs_avx2
-@pytest.mark.parametrize("kv_dtype", ["float16", "bfloat16", "float32"])
-@pytest.mark.parametrize("weight_type", WEIGHT_TYPES)
+@pytest.mark.parametrize(
+    ("weight_type", "kv_dtype"),
+    [
+        *product(WEIGHT_TYPES, ["float16", "bfloat16", "float32"]),
+        *product(MORE_TYPES, ["float16"]),
+    ],
+)
 def test_instruction_sets(models, weight_type, kv_dtype):
     scalar, avx2 = (
         scores(models.backend(weight_type, kv_dtype=kv_dtype, isa=isa), SHORT, [41, 9])
@@ -85,8 +95,10 @@ def test_instruction_sets_over_partitions(models):
     assert np.array_equal(scalar, avx2)
 
 
-@pytest.mark.parametrize("isa", ["scalar", None])
-@pytest.mark.parametrize("weight_type", WEIGHT_TYPES)
+@pytest.mark.parametrize(
+    ("weight_type", "isa"),
+    [*product(WEIGHT_TYPES, ["scalar", None]), *product(MORE_TYPES, [None])],
+)
 def test_chunks_and_threads(models, weight_type, isa):
     expected = scores(models.backend(weight_type, isa=isa), SHORT, [50])
     for chunks in ([1] * 50, [49, 1], [7, 30, 13]):

@@ -12,13 +12,23 @@ import pytest
 
 from octavo._native import cpu_features, linear
 from octavo.testing.quantise import encode
+from octavo.testing.random_blocks import SCALE_OFFSETS
 from octavo.weights.encodings import TensorType
 from octavo.weights.quants import decode
 
-TYPES = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q8_0")
-Q_TYPES = TYPES[3:]
+FLOAT_TYPES = ("F32", "F16", "BF16")
+Q_TYPES = (
+    *("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL", "MXFP4"),
+    *("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS"),
+)
+TYPES = (*FLOAT_TYPES, *Q_TYPES)
 ISAS = tuple(name for name in ("avx2",) if name in cpu_features())
 SEEDS = range(2)
+
+
+def width(kind):
+    """Columns of the smallest row, of which others are multiples: 32, or 256."""
+    return max(32, TensorType[kind].block_size)
 
 
 def encoded(kind, values):
@@ -48,7 +58,7 @@ def rounded_activations(kind, x, terms=1):
     """What the kernels of this type see of x, in float64."""
     if kind not in Q_TYPES:
         return x.astype(np.float64)
-    q, scale, _, _ = linear.quantise(x, "scalar", terms)
+    q, scale, *_ = linear.quantise(x, "scalar", terms)
     rounded = q * scale[..., None].astype(np.float64)
     return rounded.reshape(len(x), terms, -1).sum(axis=1)
 
@@ -70,8 +80,9 @@ def assert_same_bits(actual, expected):
 
 @pytest.mark.parametrize("terms", [1, 2])
 @pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize(("rows", "cols"), [(8, 32), (3, 64), (29, 288)])
-def test_scalar_form_multiplies(kind, rows, cols, terms):
+@pytest.mark.parametrize(("rows", "blocks"), [(8, 1), (3, 2), (29, 9)])
+def test_scalar_form_multiplies(kind, rows, blocks, terms):
+    cols = blocks * width(kind)
     data = encoded(kind, normal(1, rows, cols))
     x = normal(2, 5, cols)
     bias = normal(3, rows)
@@ -84,7 +95,7 @@ def test_scalar_form_multiplies(kind, rows, cols, terms):
     assert (np.abs(actual - expected) <= bound).all()
 
 
-@pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])
+@pytest.mark.parametrize("kind", FLOAT_TYPES)
 def test_columns_of_floats_need_no_block(kind):
     data = encoded(kind, normal(4, 11, 7))
     x = normal(5, 3, 7)
@@ -94,26 +105,44 @@ def test_columns_of_floats_need_no_block(kind):
         np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("isa", ["scalar", *ISAS])
-@pytest.mark.parametrize(("kind", "unit"), [*zip(TYPES, (1, 1, 1, 8, 15, 127), strict=True)])
-def test_columns_are_added_one_after_the_other(isa, kind, unit):
-    """A big number swallows a small one that comes before it is taken away again, never after.
+BIG, SMALL = 2.0**13, 2.0**-13
+SWALLOWING = [
+    [BIG, SMALL, SMALL, -BIG],
+    [SMALL, BIG, -BIG, 0],
+    [BIG, -BIG, SMALL, 0],
+    [0, BIG, -BIG, SMALL],
+]
+"""A big number swallows a small one that comes before it is taken away again, never after."""
 
-    unit: what makes the blocks' scales powers of two, so that all products are exact.
-    """
-    big = unit * 2.0**9
-    small = big * 2.0**-26
-    rows = np.zeros((4, 128), np.float32)
-    rows[:, ::32] = [
-        [big, small, small, -big],
-        [small, big, -big, 0],
-        [big, -big, small, 0],
-        [0, big, -big, small],
-    ]
-    x = np.zeros((1, 128), np.float32)
-    x[:, ::32] = 127
-    actual = multiply(pack(kind, encoded(kind, rows), 4, 128), 4, x, isa)
-    assert actual.tolist() == [[0, 0, small * 127, small * 127]]
+
+@pytest.mark.parametrize("isa", ["scalar", *ISAS])
+@pytest.mark.parametrize("kind", FLOAT_TYPES)
+def test_columns_are_added_one_after_the_other(isa, kind):
+    weights = pack(kind, encoded(kind, np.array(SWALLOWING, np.float32)), 4, 4)
+    actual = multiply(weights, 4, np.ones((1, 4), np.float32), isa)
+    assert actual.tolist() == [[0, 0, SMALL, SMALL]]
+
+
+@pytest.mark.parametrize("isa", ["scalar", *ISAS])
+@pytest.mark.parametrize("kind", Q_TYPES)
+def test_blocks_are_added_one_after_the_other(isa, kind):
+    """Blocks alike but for their scales; only their first columns count."""
+    blocks = np.full((16, TensorType[kind].block_bytes), 0x35, np.uint8)
+    scales = np.array(SWALLOWING).reshape(-1)
+    if kind == "MXFP4":  # its scales are powers of two, so the codes are 6, -6 and 0
+        blocks[:, 0] = [128 + np.log2(abs(scale)) if scale else 0 for scale in scales]
+        blocks[:, 1:] = np.where(scales == 0, 0, np.where(scales < 0, 0xFF, 0x77))[:, None]
+        one = 12
+    else:
+        set_scales(kind, blocks, 1, 0)
+        one = decode(TensorType[kind], blocks[0], (width(kind),))[0]
+        set_scales(kind, blocks, scales, 0)
+    cols = 4 * width(kind)
+    x = np.zeros((1, cols), np.float32)
+    x[:, :: width(kind)] = 127
+    actual = multiply(pack(kind, blocks.reshape(-1), 4, cols), 4, x, isa)
+    assert one != 0
+    assert actual.tolist() == [[0, 0, SMALL * 127 * one, SMALL * 127 * one]]
 
 
 # Every other form: the same bits.
@@ -132,9 +161,16 @@ def random_blocks(kind, seed, rows, cols):
     )
     if kind in ("F16", "BF16"):
         return finite_halves(blocks, kind).reshape(-1)
-    halves = 4 if kind == "Q4_1" else 2
-    blocks[:, :halves] = finite_halves(blocks[:, :halves], "F16")
+    for at in SCALE_OFFSETS.get(encoding, ()):  # none in MXFP4: any exponent is a number
+        blocks[:, at : at + 2] = finite_halves(blocks[:, at : at + 2], "F16")
     return blocks.reshape(-1)
+
+
+def set_scales(kind, blocks, scales, minimums):
+    """The fp16 numbers of each of [blocks, bytes]; of those that have no minimum the scale."""
+    for at, numbers in zip(SCALE_OFFSETS[TensorType[kind]], (scales, minimums), strict=False):
+        halves = np.broadcast_to(np.array(numbers, "<f2"), len(blocks))
+        blocks[:, at : at + 2] = halves[:, None].copy().view(np.uint8)
 
 
 def finite_halves(pairs, kind):
@@ -148,8 +184,9 @@ def finite_halves(pairs, kind):
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize(("rows", "cols"), [(8, 32), (1, 32), (23, 96), (71, 160)])
-def test_forms_are_equal_on_random_blocks(isa, kind, seed, rows, cols):
+@pytest.mark.parametrize(("rows", "blocks"), [(8, 1), (1, 1), (23, 3), (71, 5)])
+def test_forms_are_equal_on_random_blocks(isa, kind, seed, rows, blocks):
+    cols = blocks * width(kind)
     weights = pack(kind, random_blocks(kind, seed, rows, cols), rows, cols)
     x = normal(seed, 9, cols) * np.float32(10) ** normal(seed + 1, 9, 1)
     bias = normal(seed + 2, rows)
@@ -162,7 +199,7 @@ def test_forms_are_equal_on_random_blocks(isa, kind, seed, rows, cols):
 @pytest.mark.parametrize("terms", [1, 2])
 @pytest.mark.parametrize("tokens", [*range(1, 15), 16, 17, 63, 64, 65, 70])
 def test_forms_are_equal_for_many_tokens(isa, kind, terms, tokens):
-    rows, cols = 21, 64
+    rows, cols = 21, 2 * width(kind)
     weights = pack(kind, random_blocks(kind, 7, rows, cols), rows, cols)
     x = normal(tokens, tokens, cols)
     expected = multiply(weights, rows, x, "scalar", terms=terms)
@@ -175,11 +212,12 @@ def test_forms_are_equal_for_many_tokens(isa, kind, terms, tokens):
 @pytest.mark.parametrize("activation", [1.0, -1.0, 0.0])
 def test_extreme_codes_do_not_saturate(isa, kind, code, activation):
     """Every code at its end and every activation at +-127: the largest integer sums there are."""
-    rows, cols = 8, 64
-    blocks = np.full((rows * cols // 32, TensorType[kind].block_bytes), code, np.uint8)
-    blocks[:, :2] = np.array([0.5], "<f2").view(np.uint8)
-    if kind == "Q4_1":
-        blocks[:, 2:4] = np.array([-3], "<f2").view(np.uint8)
+    rows, cols = 8, 2 * width(kind)
+    blocks = np.full((rows * 2, TensorType[kind].block_bytes), code, np.uint8)
+    if kind == "MXFP4":
+        blocks[:, 0] = 128
+    else:
+        set_scales(kind, blocks, 0.5, -3)
     data = blocks.reshape(-1)
     x = np.full((7, cols), activation * 127, np.float32)
     x[1, ::2] *= -1
@@ -193,6 +231,7 @@ def test_extreme_codes_do_not_saturate(isa, kind, code, activation):
 
 
 SCALES = [0.0, -0.0, 6e-8, -6e-8, 6.1e-5, -1.0, 65504.0, -65504.0, np.inf, np.nan]
+EXPONENTS = [0, 1, 2, 3, 100, 127, 128, 253, 254, 255]  # of MXFP4
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -200,17 +239,33 @@ SCALES = [0.0, -0.0, 6e-8, -6e-8, 6.1e-5, -1.0, 65504.0, -65504.0, np.inf, np.na
 @pytest.mark.parametrize("size", [1e-40, 1e-33, 1e-30, 1.0, 1e30, 3e38])
 def test_forms_are_equal_at_extreme_scales(isa, kind, size):
     """fp16 zeros, subnormals, ends, infinity and NaN, against tiny and huge activations."""
-    rows, cols = len(SCALES), 32
+    rows, cols = len(SCALES), width(kind)
     blocks = random_blocks(kind, 11, rows, cols).reshape(rows, -1)
-    scales = np.array(SCALES, "<f2")
-    blocks[:, :2] = scales.view(np.uint8).reshape(rows, 2)
-    if kind == "Q4_1":
-        blocks[:, 2:4] = scales[::-1].copy().view(np.uint8).reshape(rows, 2)
+    if kind == "MXFP4":
+        blocks[:, 0] = EXPONENTS
+    else:
+        set_scales(kind, blocks, SCALES, SCALES[::-1])
     weights = pack(kind, blocks.reshape(-1), rows, cols)
     x = normal(12, 5, cols).clip(-1, 1) * np.float32(size)
     expected = multiply(weights, rows, x, "scalar")
-    assert np.isnan(expected).any(), "the NaN scale shows"
+    assert kind == "MXFP4" or np.isnan(expected).any(), "the NaN scale shows"
     assert_same_bits(multiply(weights, rows, x, isa), expected)
+
+
+@pytest.mark.parametrize("kind", Q_TYPES)
+def test_rows_of_extreme_scales_are_decoded_as_numpy_does(kind):
+    rows, cols = len(SCALES), width(kind)
+    blocks = random_blocks(kind, 13, rows, cols).reshape(rows, -1)
+    if kind == "MXFP4":
+        blocks[:, 0] = EXPONENTS
+    else:
+        set_scales(kind, blocks, SCALES, SCALES[::-1])
+    data = blocks.reshape(-1)
+    expected = decode(TensorType[kind], data, (rows, cols))
+    weights = pack(kind, data, rows, cols)
+    for row in range(rows):
+        assert_same_bits(linear.decode_row(kind, blocks[row], cols), expected[row])
+        assert_same_bits(weights.decode_row(row), expected[row])
 
 
 HALVES = np.arange(1 << 16, dtype="<u2").view(np.uint8)
@@ -237,7 +292,7 @@ def test_every_half_is_converted(isa, kind):
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("terms", [1, 2])
 def test_company_and_partition_change_nothing(isa, kind, terms):
-    rows, cols, tokens = 75, 96, 37
+    rows, cols, tokens = 75, 3 * width(kind), 37
     weights = pack(kind, random_blocks(kind, 21, rows, cols), rows, cols)
     x = normal(22, tokens, cols)
     whole = multiply(weights, rows, x, isa, terms=terms)
@@ -269,7 +324,7 @@ def test_only_the_asked_part_is_written(isa):
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_rows_are_decoded_as_numpy_does(kind):
-    rows, cols = 13, 64
+    rows, cols = 13, 2 * width(kind)
     data = random_blocks(kind, 31, rows, cols)
     expected = decode(TensorType[kind], data, (rows, cols))
     weights = pack(kind, data, rows, cols)
@@ -281,18 +336,23 @@ def test_rows_are_decoded_as_numpy_does(kind):
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_rows_are_packed_in_the_order_asked(kind):
-    data = random_blocks(kind, 32, 20, 32)
+    cols = width(kind)
+    data = random_blocks(kind, 32, 20, cols)
     order = np.random.default_rng(1).permutation(20)[:11].astype(np.int64)
     chosen = data.reshape(20, -1)[order].reshape(-1)
-    x = normal(33, 2, 32)
-    expected = multiply(pack(kind, chosen, 11, 32), 11, x, "scalar")
-    assert_same_bits(multiply(pack(kind, data, 11, 32, order), 11, x, "scalar"), expected)
+    x = normal(33, 2, cols)
+    expected = multiply(pack(kind, chosen, 11, cols), 11, x, "scalar")
+    assert_same_bits(multiply(pack(kind, data, 11, cols, order), 11, x, "scalar"), expected)
 
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_packed_weights_take_the_memory_of_the_file(kind):
-    data = random_blocks(kind, 34, 24, 64)
-    assert pack(kind, data, 24, 64).size_bytes == data.size
+    """Apart from the 6-bit scales of some K types, which become bytes."""
+    cols = 2 * width(kind)
+    data = random_blocks(kind, 34, 24, cols)
+    more = {"Q3_K": 4, "Q4_K": 4, "Q5_K": 4, "IQ4_XS": 2}.get(kind, 0)  # bytes of a block
+    blocks = data.size // TensorType[kind].block_bytes
+    assert pack(kind, data, 24, cols).size_bytes == data.size + blocks * more
 
 
 # Activations.
@@ -300,7 +360,7 @@ def test_packed_weights_take_the_memory_of_the_file(kind):
 
 def test_activations_are_rounded_to_the_nearest_of_255_steps():
     x = normal(41, 4, 96)
-    q, scale, scaled_sum, offset = linear.quantise(x, "scalar")
+    q, scale, scaled_sum, offset, half_sums = linear.quantise(x, "scalar")
     blocks = x.reshape(4, 3, 32)
     largest = np.abs(blocks).max(axis=2)
     assert np.array_equal(scale, largest / np.float32(127))
@@ -313,16 +373,19 @@ def test_activations_are_rounded_to_the_nearest_of_255_steps():
     for half in (0, 1):
         part = q[:, :, columns == half].sum(axis=2, dtype=np.int32)
         assert np.array_equal(offset[:, :, half], -8 * part)
+    halves = q.reshape(4, 3, 2, 16).sum(axis=3, dtype=np.int32)
+    assert np.array_equal(half_sums, halves)
 
 
 def test_the_second_term_holds_what_the_first_left():
     x = normal(44, 4, 96)
-    q, scale, scaled_sum, offset = linear.quantise(x, "scalar", 2)
-    first = [part[0::2] for part in (q, scale, scaled_sum, offset)]
+    parts = linear.quantise(x, "scalar", 2)
+    q, scale, *_ = parts
+    first = [part[0::2] for part in parts]
     for part, alone in zip(first, linear.quantise(x, "scalar"), strict=True):
         assert np.array_equal(part, alone)
     left = x.reshape(4, 3, 32) - (q[0::2] * scale[0::2, :, None].astype(np.float64))
-    second = [part[1::2] for part in (q, scale, scaled_sum, offset)]
+    second = [part[1::2] for part in parts]
     alone = linear.quantise(left.astype(np.float32).reshape(4, 96), "scalar")
     for part, expected in zip(second, alone, strict=True):
         assert np.array_equal(part, expected)
@@ -333,7 +396,7 @@ def test_the_second_term_holds_what_the_first_left():
 
 @pytest.mark.parametrize("value", [0.0, -0.0, 1.0, -3.5, 1e30, -1e37, 1e-30])
 def test_constant_rows_are_quantised(value):
-    q, scale, scaled_sum, _ = linear.quantise(np.full((1, 32), value, np.float32), "scalar")
+    q, scale, scaled_sum, *_ = linear.quantise(np.full((1, 32), value, np.float32), "scalar")
     expected = 0 if value == 0 else 127 * np.sign(value)
     assert (q == expected).all()
     np.testing.assert_allclose(scale[0, 0] * float(expected), value, rtol=1e-6)
@@ -342,7 +405,7 @@ def test_constant_rows_are_quantised(value):
 
 def test_magnitudes_below_the_floor_are_zero():
     for value, kept in ((2.0**-110, True), (2.0**-111, False), (1e-45, False)):
-        q, scale, _, _ = linear.quantise(np.full((1, 32), value, np.float32), "scalar")
+        q, scale, *_ = linear.quantise(np.full((1, 32), value, np.float32), "scalar")
         assert (scale[0, 0] > 0) == kept
         assert (q != 0).all() == kept
 
@@ -351,17 +414,18 @@ def test_magnitudes_below_the_floor_are_zero():
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("column", [0, 13, 31])
 def test_a_block_that_is_not_finite_poisons_its_token_only(isa, bad, column):
-    x = normal(42, 3, 96)
+    x = normal(42, 3, 256)
     x[1, 32 + column] = bad
-    q, scale, scaled_sum, offset = linear.quantise(x, isa)
-    poisoned = np.zeros((3, 3), bool)
+    q, scale, scaled_sum, offset, half_sums = linear.quantise(x, isa)
+    poisoned = np.zeros((3, 8), bool)
     poisoned[1, 1] = True
     assert np.array_equal(np.isnan(scale), poisoned)
     assert np.array_equal(np.isnan(scaled_sum), poisoned)
     assert not q[1, 1].any()
     assert not offset[1, 1].any()
+    assert not half_sums[1, 1].any()
     for kind in Q_TYPES:
-        out = multiply(pack(kind, encoded(kind, normal(43, 9, 96)), 9, 96), 9, x, isa)
+        out = multiply(pack(kind, encoded(kind, normal(43, 9, 256)), 9, 256), 9, x, isa)
         assert np.isnan(out[1]).all()
         assert np.isfinite(out[[0, 2]]).all()
 

@@ -193,15 +193,15 @@ def test_misshapen_tensor(checkpoint):
 
 
 def test_types_that_are_not_decoded_are_named(tmp_path):
-    blocks = Encoded(TensorType.Q4_K, (2, 256), np.zeros(288, np.uint8))
+    blocks = Encoded(TensorType.Q8_K, (2, 256), np.zeros(584, np.uint8))
     path = write_gguf(
         tmp_path / "m.gguf", {"general.architecture": "llama"}, {"output.weight": blocks}
     )
     checkpoint = open_checkpoint(path)
     message = check_refused(checkpoint, {"lm_head.weight": (2, 256)})
-    assert message.startswith("m.gguf: Q4_K is not decoded by this version (tensor 'output.weight'")
-    assert message.endswith("F32, F16, BF16, Q4_0, Q4_1, Q8_0")
-    with pytest.raises(ModelFileError, match="Q4_K"):
+    assert message.startswith("m.gguf: Q8_K is not decoded by this version (tensor 'output.weight'")
+    assert "it decodes F32, F16, BF16, Q4_0, Q4_1, Q5_0, " in message
+    with pytest.raises(ModelFileError, match="Q8_K"):
         checkpoint.tensors["lm_head.weight"].float32()
 
 
