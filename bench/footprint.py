@@ -146,7 +146,7 @@ def held(model: str, backend: str) -> Held:
     made.wait_loaded()
     kv_token = sum(group.bytes_per_token for group in made.cache_groups)
     if isinstance(made, NativeBackend):
-        return Held(made.name, made._executor.packed_bytes, kv_token)
+        return Held(made.name, made.weight_bytes, kv_token)
     shapes = built.program.weights.values()  # the reference backend holds float32
     return Held(made.name, 4 * sum(map(math.prod, shapes)), kv_token)
 

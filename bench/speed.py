@@ -11,9 +11,11 @@ import statistics
 import time
 
 from octavo.backends.base import Backend
+from octavo.config import config_from_keywords
 from octavo.models.registry import build
+from octavo.serving.loading import make_backend
 from octavo.testing.drive import Driver
-from octavo.weights.checkpoint import Checkpoint, open_checkpoint
+from octavo.weights.checkpoint import open_checkpoint
 from octavo.weights.resolve import resolve_model
 
 PROMPT = 512
@@ -30,8 +32,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--steps", type=int, default=32, help="decode steps a repeat")
     args = parser.parse_args()
-    checkpoint = open_checkpoint(resolve_model(args.model))
-    backend = make_backend(checkpoint, args.backend, args.threads)
+    backend = load(args.model, args.backend, args.threads)
     prompt_s = [seconds_of_prompt(backend) for _ in range(args.repeat)]
     print(f"prompt {PROMPT:4}      {PROMPT / statistics.median(prompt_s):8.1f} tokens/s")
     for batch in (1, 16):
@@ -40,17 +41,14 @@ def main() -> None:
         print(f"decode x {batch:2}       {rate:8.1f} tokens/s")
 
 
-def make_backend(checkpoint: Checkpoint, name: str, threads: int) -> Backend:
-    """The backend with all tokens of the model."""
-    model = build(checkpoint)
-    rows = model.config.vocab_size
-    if name == "reference":
-        from octavo.backends.reference import ReferenceBackend
-
-        return ReferenceBackend(model.program, checkpoint, vocab_size=rows)
-    from octavo.backends.native import NativeBackend
-
-    return NativeBackend(model.program, checkpoint, vocab_size=rows, threads=threads)
+def load(model: str, backend: str, threads: int) -> Backend:
+    """The backend with all tokens of the model, its weights loaded."""
+    config = config_from_keywords({"model": model, "backend": backend, "threads": threads})
+    with open_checkpoint(resolve_model(model)) as checkpoint:
+        built = build(checkpoint)
+        made = make_backend(config, built, checkpoint, built.config.vocab_size)
+    made.wait_loaded()
+    return made
 
 
 def fresh(backend: Backend, tokens: int) -> Driver:

@@ -74,6 +74,11 @@ class NativeBackend:
         self._executor.begin_loading()
         self._steps = 0  # started so far: a step can be finished only while it is the last
 
+    @property
+    def weight_bytes(self) -> int:
+        """Memory of the repacked weights, once they are loaded."""
+        return self._executor.packed_bytes
+
     def wait_loaded(self) -> None:
         """Return when the weights are repacked and the files' pages given back to the system.
 

@@ -42,6 +42,8 @@ def warnings(config: Config) -> Iterator[str]:
             f"listening on {config.server.host} without --api-key: "
             "everyone who reaches this address can use the server"
         )
+    if config.model.threads and config.model.backend == "reference":
+        yield "--threads has no effect: it is of the native backend, and this is the reference one"
 
 
 def notices(config: Config) -> Iterator[str]:

@@ -60,7 +60,7 @@ class ModelOptions:
         0,
         "--threads",
         doc="Threads of the native backend. 0: one for each core that the process may use.",
-        convert=integer(0),
+        convert=integer(0, 1024),
         metavar="N",
     )
     device: str = option(

@@ -255,6 +255,18 @@ def test_half_a_body_does_not_hold_the_end(start):
     assert "ERROR" not in server.log()
 
 
+def ends_well(program, sign, number):
+    """Run the program; when the file `sign` is there, a signal must end it with 0."""
+    server = Scripted(command=(sys.executable, "-c", program))
+    try:
+        server.until(sign.exists)
+        server.signal(number)
+        assert server.wait() == 0
+        assert "Traceback" not in server.log()
+    finally:
+        server.kill()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_while_loading_is_a_good_end(tmp_path, number):
     loading = tmp_path / "loading"
@@ -269,14 +281,7 @@ def load(config):
 
 sys.exit(serve(parse_args(["x", *sys.argv[1:]]), load))
 """
-    server = Scripted(command=(sys.executable, "-c", program))
-    try:
-        server.until(loading.exists)
-        server.signal(number)
-        assert server.wait() == 0
-        assert "Traceback" not in server.log()
-    finally:
-        server.kill()
+    ends_well(program, loading, number)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -306,14 +311,7 @@ def load(config):
 
 sys.exit(serve(parse_args(["x", *sys.argv[1:]]), load))
 """
-    server = Scripted(command=(sys.executable, "-c", program))
-    try:
-        server.until(waiting.exists)
-        server.signal(number)
-        assert server.wait() == 0
-        assert "Traceback" not in server.log()
-    finally:
-        server.kill()
+    ends_well(program, waiting, number)
 
 
 def test_two_servers_at_once_on_one_port(start):

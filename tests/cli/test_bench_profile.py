@@ -128,7 +128,7 @@ def test_a_tied_head_and_a_folder(tmp_path, capsys):
         (["--concurrency", "-1"], "--concurrency must be 1 or more, not -1"),
         (["--prompt-tokens", "many"], "--prompt-tokens must be a whole number 1 or more"),
         (["--decode-tokens", "0"], "--decode-tokens must be 1 or more"),
-        (["--threads", "1.5"], "--threads must be a whole number 0 or more"),
+        (["--threads", "1.5"], "--threads must be a whole number from 0 to 1024"),
         (["--json"], "--json needs a value"),
         (["--port", "80"], "unknown flag --port"),
         (["other"], "2 were given"),

@@ -263,6 +263,24 @@ def test_flags_without_effect_are_announced_once():
 
 
 @pytest.mark.parametrize(
+    ("argv", "announced"),
+    [
+        (("--threads", 2, "--backend", "reference"), 1),
+        (("--threads", 2), 0),
+        (("--backend", "reference"), 0),
+    ],
+)
+def test_threads_of_the_other_backend_are_announced(argv, announced):
+    lines = [line for line in parse(*argv).warnings if "--threads has no effect" in line]
+    assert len(lines) == announced
+
+
+def test_threads_are_bounded():
+    with pytest.raises(UsageError, match=r"--threads.* from 0 to 1024, not 100000"):
+        parse("--threads", 100000)
+
+
+@pytest.mark.parametrize(
     ("argv", "warned"),
     [
         ([], True),
