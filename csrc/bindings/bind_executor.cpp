@@ -174,12 +174,16 @@ void bind_executor(nb::module_& m) {
         .def("vector", &add_vector)
         .def("rope_config", &add_rope)
         .def("layer", &add_layer)
-        .def("embed", [](Builder& self, int output,
-                         int matrix) { add_op(self, OpKind::embed, {}, output, matrix, -1); })
+        .def("embed",
+             [](Builder& self, int output, int matrix, float scale) {
+                 add_op(self, OpKind::embed, {}, output, matrix, -1);
+                 self.program.ops.back().scale = scale;
+             })
         .def("rms_norm",
-             [](Builder& self, int x, int output, int gain, float eps) {
+             [](Builder& self, int x, int output, int gain, float eps, int64_t groups) {
                  add_op(self, OpKind::rms_norm, {x}, output, -1, gain);
                  self.program.ops.back().eps = eps;
+                 self.program.ops.back().groups = groups;
              })
         .def("linear", [](Builder& self, int x, int output, int matrix,
                           int bias) { add_op(self, OpKind::linear, {x}, output, matrix, bias); })
@@ -201,6 +205,10 @@ void bind_executor(nb::module_& m) {
         .def("silu_mul",
              [](Builder& self, int gate, int up, int output) {
                  add_op(self, OpKind::silu_mul, {gate, up}, output, -1, -1);
+             })
+        .def("gelu_mul",
+             [](Builder& self, int gate, int up, int output) {
+                 add_op(self, OpKind::gelu_mul, {gate, up}, output, -1, -1);
              })
         .def("add", [](Builder& self, int a, int b,
                        int output) { add_op(self, OpKind::add, {a, b}, output, -1, -1); })

@@ -31,14 +31,20 @@ void Executor::run_local(const LocalStep& step, int64_t begin, int64_t end, int 
                                             : matrix.row_order[static_cast<size_t>(token_ids_[t])];
                     decode_row(matrix.type, matrix.raw + row * bytes, matrix.cols, out);
                 }
+                if (op.scale != 1) scale(out, op.scale, matrix.cols);
             }
             return;
         }
         case StepKind::rms_norm: {
             const float* gain = program_.vectors[static_cast<size_t>(op.vector)].data();
-            const int64_t width = program_.widths[static_cast<size_t>(op.output)];
+            const int64_t width = program_.widths[static_cast<size_t>(op.output)] / op.groups;
             for (int64_t t = begin; t < end; t++) {
-                rms_norm(value(op.inputs[0], t), gain, width, op.eps, value(op.output, t), isa_);
+                const float* in = value(op.inputs[0], t);
+                float* out = value(op.output, t);
+                // What a group writes behind its end, the next one overwrites.
+                for (int64_t i = 0; i < op.groups * width; i += width) {
+                    rms_norm(in + i, gain, width, op.eps, out + i, isa_);
+                }
             }
             return;
         }
@@ -78,15 +84,19 @@ void Executor::run_local(const LocalStep& step, int64_t begin, int64_t end, int 
             return;
         }
         case StepKind::silu_mul:
+        case StepKind::gelu_mul:
         case StepKind::add: {
             const int64_t width = program_.widths[static_cast<size_t>(op.output)];
             for (int64_t t = begin; t < end; t++) {
                 const float* a = value(op.inputs[0], t);
                 const float* b = value(op.inputs[1], t);
+                float* out = value(op.output, t);
                 if (step.kind == StepKind::add) {
-                    add(a, b, width, value(op.output, t));
+                    add(a, b, width, out);
+                } else if (step.kind == StepKind::silu_mul) {
+                    silu_mul(a, b, width, out, isa_);
                 } else {
-                    silu_mul(a, b, width, value(op.output, t), isa_);
+                    gelu_mul(a, b, width, out, isa_);
                 }
             }
         }

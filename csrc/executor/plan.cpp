@@ -47,6 +47,8 @@ class Planner {
                 return local().push_back({StepKind::rope, index, -1});
             case OpKind::silu_mul:
                 return local().push_back({StepKind::silu_mul, index, -1});
+            case OpKind::gelu_mul:
+                return local().push_back({StepKind::gelu_mul, index, -1});
             case OpKind::add:
                 return local().push_back({StepKind::add, index, -1});
             case OpKind::linear:

@@ -27,6 +27,7 @@ enum class StepKind {
     write,  // keys and values to the cache
     merge,  // the partitions of attention
     silu_mul,
+    gelu_mul,
     add,
 };
 

@@ -11,19 +11,31 @@
 namespace octavo {
 
 // Names and meanings as in octavo.graph.ops.
-enum class OpKind { embed, rms_norm, linear, rope, attention, silu_mul, add, gather, logits };
+enum class OpKind {
+    embed,
+    rms_norm,
+    linear,
+    rope,
+    attention,
+    silu_mul,
+    gelu_mul,
+    add,
+    gather,
+    logits
+};
 
 struct Op {
     OpKind kind;
     std::vector<int> inputs;  // values; not the step's own arrays (ids, positions, rows)
     int output = -1;
-    int matrix = -1;    // embed, linear, logits
-    int vector = -1;    // rms_norm: the gain, offset included; linear: the bias or -1
-    float eps = 0;      // rms_norm
-    float scale = 1;    // logits
-    int rope = -1;      // rope: index into Program::ropes
-    int64_t heads = 0;  // rope
-    int layer = -1;     // attention: index into Program::layers
+    int matrix = -1;     // embed, linear, logits
+    int vector = -1;     // rms_norm: the gain, offset included; linear: the bias or -1
+    float eps = 0;       // rms_norm
+    int64_t groups = 1;  // rms_norm
+    float scale = 1;     // embed, logits
+    int rope = -1;       // rope: index into Program::ropes
+    int64_t heads = 0;   // rope
+    int layer = -1;      // attention: index into Program::layers
     AttentionShape attention;
 };
 

@@ -137,12 +137,13 @@ def dequantised(
 
 
 def _embed(w: _Writer, op: Op) -> None:
-    w.out.embed(op.output.id, w.matrix(op.weights[0]))
+    w.out.embed(op.output.id, w.matrix(op.weights[0]), op.attrs["scale"])
 
 
 def _rms_norm(w: _Writer, op: Op) -> None:
     gain = w.vector(op.weights[0], op.attrs["offset"])
-    w.out.rms_norm(op.inputs[0].id, op.output.id, gain, op.attrs["eps"])
+    attrs = op.attrs
+    w.out.rms_norm(op.inputs[0].id, op.output.id, gain, attrs["eps"], attrs["groups"])
 
 
 def _linear(w: _Writer, op: Op) -> None:
@@ -171,6 +172,10 @@ def _silu_mul(w: _Writer, op: Op) -> None:
     w.out.silu_mul(op.inputs[0].id, op.inputs[1].id, op.output.id)
 
 
+def _gelu_mul(w: _Writer, op: Op) -> None:
+    w.out.gelu_mul(op.inputs[0].id, op.inputs[1].id, op.output.id)
+
+
 def _add(w: _Writer, op: Op) -> None:
     w.out.add(op.inputs[0].id, op.inputs[1].id, op.output.id)
 
@@ -190,6 +195,7 @@ _WRITERS: dict[str, Callable[[_Writer, Op], None]] = {
     "rope": _rope,
     "attention": _attention,
     "silu_mul": _silu_mul,
+    "gelu_mul": _gelu_mul,
     "add": _add,
     "gather": _gather,
     "logits": _logits,

@@ -33,14 +33,19 @@ class Graph:
         self.positions = self._value(("axes", "T"))
         self.logits_rows = self._value(("R",))
 
-    def embed(self, name: str) -> Value:
-        """The rows of the table for this step's tokens: [T, H]."""
+    def embed(self, name: str, *, scale: float = 1.0) -> Value:
+        """The rows of the table for this step's tokens, times scale: [T, H]."""
         self._embedding = name
-        return self._record("embed", (self.token_ids,), name)
+        return self._record("embed", (self.token_ids,), name, scale=scale)
 
-    def rms_norm(self, x: Value, name: str, eps: float, offset: float = 0.0) -> Value:
-        """x / rms(x) * (weight + offset), of x's shape."""
-        return self._record("rms_norm", (x,), name, eps=eps, offset=offset)
+    def rms_norm(
+        self, x: Value, name: str, eps: float, *, offset: float = 0.0, groups: int = 1
+    ) -> Value:
+        """x / rms(x) * (weight + offset), of x's shape [T, groups * size of the weight].
+
+        Each of the `groups` parts of a row (heads, say) is normalised by itself.
+        """
+        return self._record("rms_norm", (x,), name, eps=eps, offset=offset, groups=groups)
 
     def linear(self, x: Value, name: str, *, bias: bool = False, shard: Shard = "") -> Value:
         """[T, in] -> [T, out]. shard: a hint for tensor parallelism."""
@@ -73,6 +78,10 @@ class Graph:
     def silu_mul(self, gate: Value, up: Value) -> Value:
         """silu(gate) * up, of one shape."""
         return self._record("silu_mul", (gate, up))
+
+    def gelu_mul(self, gate: Value, up: Value) -> Value:
+        """gelu(gate) * up, of one shape; gelu in its tanh form."""
+        return self._record("gelu_mul", (gate, up))
 
     def add(self, a: Value, b: Value) -> Value:
         """a + b, of one shape."""

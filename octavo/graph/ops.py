@@ -44,7 +44,12 @@ def _embed(inputs: tuple[Shape, ...], weights: tuple[Shape, ...], _: Mapping[str
 def _rms_norm(
     inputs: tuple[Shape, ...], weights: tuple[Shape, ...], attrs: Mapping[str, Any]
 ) -> Shape:
-    _need(weights[0] == inputs[0][-1:], f"{_show(inputs[0])} normed by {_show(weights[0])}")
+    groups = attrs["groups"]
+    _need(groups >= 1, f"groups is {groups}; it must be at least 1")
+    _need(
+        weights[0] == (inputs[0][-1] // groups,) and int(inputs[0][-1]) % groups == 0,
+        f"{_show(inputs[0])} normed by {_show(weights[0])}, groups {groups}",
+    )
     _need(attrs["eps"] >= 0, f"eps is {attrs['eps']}; it must be at least 0")
     return inputs[0]
 
@@ -106,6 +111,7 @@ OPS: Mapping[str, OpSpec] = MappingProxyType(
         "rope": OpSpec(_rope, semantics.rope),
         "attention": OpSpec(_attention, None),
         "silu_mul": OpSpec(_equal, semantics.silu_mul),
+        "gelu_mul": OpSpec(_equal, semantics.gelu_mul),
         "add": OpSpec(_equal, semantics.add),
         "gather": OpSpec(_gather, semantics.gather),
         "logits": OpSpec(_linear, semantics.logits),

@@ -33,19 +33,24 @@ class RopeConfig:
         return (self.theta**-exponents / factors).astype(np.float32)
 
 
-def embed(token_ids: IntArray, weight: Float32Array) -> Float32Array:
-    """[T] ids, [rows, H] -> [T, H]."""
-    return weight[token_ids]
+def embed(token_ids: IntArray, weight: Float32Array, *, scale: float = 1.0) -> Float32Array:
+    """[T] ids, [rows, H] -> [T, H], times scale."""
+    rows = weight[token_ids]
+    return rows if scale == 1.0 else rows * np.float32(scale)
 
 
 def rms_norm(
-    x: Float32Array, weight: Float32Array, *, eps: float, offset: float = 0.0
+    x: Float32Array, weight: Float32Array, *, eps: float, offset: float = 0.0, groups: int = 1
 ) -> Float32Array:
-    """x / sqrt(mean(x^2) + eps) * (weight + offset), over the last axis (Zhang, Sennrich 2019)."""
-    mean = np.mean(x * x, axis=-1, keepdims=True, dtype=np.float32)
-    scaled = x / np.sqrt(mean + np.float32(eps))
+    """x / sqrt(mean(x^2) + eps) * (weight + offset) (Zhang, Sennrich 2019).
+
+    The mean is over each of `groups` equal parts of the last axis, and the weight is as long.
+    """
+    parts = x.reshape(*x.shape[:-1], groups, -1)
+    mean = np.mean(parts * parts, axis=-1, keepdims=True, dtype=np.float32)
+    scaled = parts / np.sqrt(mean + np.float32(eps))
     gain = weight + np.float32(offset) if offset else weight
-    return np.asarray(scaled * gain, np.float32)
+    return np.asarray(scaled * gain, np.float32).reshape(x.shape)
 
 
 def linear(
@@ -99,6 +104,17 @@ def silu_mul(gate: Float32Array, up: Float32Array) -> Float32Array:
     """silu(gate) * up, silu(x) = x / (1 + exp(-x))."""
     with np.errstate(over="ignore"):  # exp(-x) = inf is right: the quotient is 0
         return np.asarray(gate / (np.float32(1) + np.exp(-gate)) * up, np.float32)
+
+
+def gelu_mul(gate: Float32Array, up: Float32Array) -> Float32Array:
+    """gelu(gate) * up, gelu(x) = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))).
+
+    The tanh form of Hendrycks, Gimpel 2016.
+    """
+    half, cubic = np.float32(0.5), np.float32(0.044715)
+    with np.errstate(over="ignore"):  # tanh(inf) = 1 is right
+        inner = np.float32(np.sqrt(2 / np.pi)) * (gate + cubic * gate * gate * gate)
+    return np.asarray(half * gate * (np.float32(1) + np.tanh(inner)) * up, np.float32)
 
 
 def add(a: Float32Array, b: Float32Array) -> Float32Array:

@@ -70,6 +70,13 @@ class Fields:
             raise self.wrong(key, "a string")
         return str(value)
 
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of strings, empty when absent."""
+        value = self._get(key, ())
+        if not isinstance(value, list | tuple) or not all(isinstance(v, str) for v in value):
+            raise self.wrong(key, "a list of strings")
+        return tuple(value)
+
     def mapping(self, key: str) -> "Fields":
         """An object, empty when absent; its keys are told as `key.name`."""
         value = self._get(key, {})

@@ -10,16 +10,19 @@ from octavo.errors import ModelFileError
 from octavo.graph import Graph, RopeConfig
 from octavo.models.fields import Fields
 from octavo.models.registry import register
-from octavo.models.rope_scaling import gguf_linear_factor, rope_settings
+from octavo.models.rope_scaling import MAX_THETA, gguf_linear_factor, rope_settings
+from octavo.models.sizes import (
+    MAX_LAYERS,
+    MAX_POSITIONS,
+    MAX_VOCAB,
+    MAX_WIDTH,
+    as_float32,
+    heads_of,
+    kv_heads_of,
+    vocab_size_of,
+)
 from octavo.weights.checkpoint import WeightTensor
 from octavo.weights.names import ROPE_FREQS
-
-# Bounds on what a stranger's file may claim, far above any known model of this family.
-MAX_LAYERS = 1024
-MAX_HEADS = 4096
-MAX_WIDTH = 1 << 20
-MAX_VOCAB = 1 << 24
-MAX_POSITIONS = (1 << 31) - 1  # positions are int32
 
 _MISTRAL_WINDOW = 4096  # what its config.json means when it names no sliding_window
 
@@ -56,7 +59,7 @@ class LlamaConfig:
         if hf.number("partial_rotary_factor", 1.0, low=0, high=1) != 1:
             raise hf.wrong("partial_rotary_factor", "1 in this family")
         vocab_size = hf.integer("vocab_size", high=MAX_VOCAB)
-        hidden, heads, head_dim = _heads(hf, "hidden_size", "num_attention_heads", "head_dim")
+        hidden, heads, head_dim = heads_of(hf, "hidden_size", "num_attention_heads", "head_dim")
         theta, factors = rope_settings(hf, head_dim)
         bias = hf.boolean("attention_bias", False)
         is_mistral = hf.text("model_type", "llama") == "mistral"
@@ -66,9 +69,9 @@ class LlamaConfig:
             intermediate_size=hf.integer("intermediate_size", high=MAX_WIDTH),
             num_layers=hf.integer("num_hidden_layers", high=MAX_LAYERS),
             num_heads=heads,
-            num_kv_heads=_kv_heads(hf, "num_key_value_heads", heads),
+            num_kv_heads=kv_heads_of(hf, "num_key_value_heads", heads),
             head_dim=head_dim,
-            rms_eps=_float32(hf.number("rms_norm_eps", 1e-6, low=0, high=1)),
+            rms_eps=as_float32(hf.number("rms_norm_eps", 1e-6, low=0, high=1)),
             rope=RopeConfig(head_dim, head_dim, theta, factors),
             max_position_embeddings=hf.integer("max_position_embeddings", 2048, high=MAX_POSITIONS),
             tie_embeddings=hf.boolean("tie_word_embeddings", False),
@@ -88,11 +91,8 @@ class LlamaConfig:
         tokens = Fields.within(metadata, "tokenizer.ggml.")
         if gguf.has("expert_count") and gguf.integer("expert_count", low=0, high=MAX_LAYERS):
             raise gguf.wrong("expert_count", "0: mixtures of experts are not built yet")
-        embedding = tensors.get("model.embed_tokens.weight")
-        if embedding is None or len(embedding.shape) != 2:
-            raise ModelFileError("tensor token_embd.weight is missing or no matrix")
-        vocab_size = embedding.shape[0]
-        hidden, heads, head_dim = _heads(
+        vocab_size = vocab_size_of(tensors)
+        hidden, heads, head_dim = heads_of(
             gguf, "embedding_length", "attention.head_count", "attention.key_length"
         )
         for key in ("rope.dimension_count", "attention.value_length"):
@@ -104,9 +104,9 @@ class LlamaConfig:
             intermediate_size=gguf.integer("feed_forward_length", high=MAX_WIDTH),
             num_layers=gguf.integer("block_count", high=MAX_LAYERS),
             num_heads=heads,
-            num_kv_heads=_kv_heads(gguf, "attention.head_count_kv", heads),
+            num_kv_heads=kv_heads_of(gguf, "attention.head_count_kv", heads),
             head_dim=head_dim,
-            rms_eps=_float32(gguf.number("attention.layer_norm_rms_epsilon", low=0, high=1)),
+            rms_eps=as_float32(gguf.number("attention.layer_norm_rms_epsilon", low=0, high=1)),
             rope=_gguf_rope(gguf, head_dim, tensors.get(ROPE_FREQS)),
             max_position_embeddings=gguf.integer("context_length", high=MAX_POSITIONS),
             tie_embeddings="lm_head.weight" not in tensors,
@@ -160,32 +160,6 @@ def llama(g: Graph, c: LlamaConfig) -> None:
     g.logits(g.rms_norm(x, "model.norm", c.rms_eps), head="lm_head", tied=c.tie_embeddings)
 
 
-def _heads(fields: Fields, width: str, count: str, head: str) -> tuple[int, int, int]:
-    """(hidden size, heads, head_dim); a head is hidden / heads wide unless it is told."""
-    hidden = fields.integer(width, high=MAX_WIDTH)
-    heads = fields.integer(count, high=MAX_HEADS)
-    if not fields.has(head) and hidden % heads:
-        raise fields.wrong(count, f"a divisor of {fields.prefix}{width}, {hidden}")
-    head_dim = fields.integer(head, hidden // heads, high=MAX_WIDTH)
-    if head_dim == 0 or head_dim % 2 or heads * head_dim > MAX_WIDTH:
-        at_fault = head if fields.has(head) else count
-        raise fields.wrong(
-            at_fault, f"such that heads are even in size and together <= {MAX_WIDTH}"
-        )
-    return hidden, heads, head_dim
-
-
-def _kv_heads(fields: Fields, key: str, heads: int) -> int:
-    kv_heads = fields.integer(key, heads, high=heads)
-    if heads % kv_heads:
-        raise fields.wrong(key, f"a divisor of the {heads} attention heads")
-    return kv_heads
-
-
-def _float32(value: float) -> float:
-    return float(np.float32(value))
-
-
 def _mistral_window(values: Mapping[str, Any]) -> int:
     if "sliding_window" in values and values["sliding_window"] is None:
         return 0
@@ -193,7 +167,7 @@ def _mistral_window(values: Mapping[str, Any]) -> int:
 
 
 def _gguf_rope(gguf: Fields, head_dim: int, freqs: WeightTensor | None) -> RopeConfig:
-    theta = gguf.number("rope.freq_base", 10000.0, low=1.0, high=1e12)
+    theta = gguf.number("rope.freq_base", 10000.0, low=1.0, high=MAX_THETA)
     factors = np.full(head_dim // 2, gguf_linear_factor(gguf))
     if freqs is not None:
         if freqs.shape != factors.shape:

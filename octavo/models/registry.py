@@ -11,7 +11,7 @@ from octavo.models.fields import shown
 from octavo.weights.check import check_tensors
 from octavo.weights.checkpoint import CONFIG_NAME, Checkpoint, WeightTensor
 
-FAMILY_MODULES = ("llama",)
+FAMILY_MODULES = ("gemma", "llama")
 
 
 class ModelConfig(Protocol):

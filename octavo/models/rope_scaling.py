@@ -6,6 +6,7 @@ import numpy as np
 
 from octavo.models.fields import Fields
 
+MAX_THETA = 1e12
 _MAX_FACTOR = 1e6
 _NONE = ("default", "none", "")
 
@@ -19,15 +20,25 @@ def rope_settings(hf: Fields, rotary_dim: int) -> tuple[float, tuple[float, ...]
     new = hf.has("rope_parameters")
     scaling = hf.mapping("rope_parameters" if new else "rope_scaling")
     theta_of = scaling if scaling.has("rope_theta") else hf
-    theta = theta_of.number("rope_theta", 10000.0, low=1.0, high=1e12)
+    theta = theta_of.number("rope_theta", 10000.0, low=1.0, high=MAX_THETA)
+    return theta, rope_factors(scaling, theta, rotary_dim, kind=None if new else "default")
+
+
+def rope_factors(
+    scaling: Fields, theta: float, rotary_dim: int, *, kind: str | None = "default"
+) -> tuple[float, ...]:
+    """The factors that one object of scaling settings means.
+
+    kind: taken when it names none; None: it must.
+    """
     key = "rope_type" if scaling.has("rope_type") else "type"
-    kind = scaling.text(key, None if new else "default")
+    kind = scaling.text(key, kind)
     if kind in _NONE:
-        return theta, ()
+        return ()
     if kind == "linear":
-        return theta, (_factor(scaling, "factor"),) * (rotary_dim // 2)
+        return (_factor(scaling, "factor"),) * (rotary_dim // 2)
     if kind == "llama3":
-        return theta, _llama3(scaling, theta, rotary_dim)
+        return _llama3(scaling, theta, rotary_dim)
     raise scaling.wrong(key, "default, linear or llama3: other rope scalings are not built")
 
 

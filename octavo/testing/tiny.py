@@ -1,4 +1,6 @@
-"""Writes tiny random Llama checkpoints, as a hub folder or a GGUF file, with clear-cut logits.
+"""Writes tiny random checkpoints, as a hub folder or a GGUF file, with clear-cut logits: Llama's.
+
+`tiny_gemma.py` has Gemma's; what families share is here.
 
 Equal shapes and seeds give equal weights in both forms (before encoding), so that the two ways of
 loading can be compared.
@@ -9,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +37,7 @@ __all__ = [
     "quantise_q8_0",
     "tiny_llama",
     "write_gguf",
+    "write_model",
     "write_safetensors",
 ]
 
@@ -63,6 +66,9 @@ class TinyLlama:
     rope_theta: float = 10000.0
     rope_scaling: Mapping[str, Any] | None = None
     template: str | None = field(default=tiny_tokenizer.CHATML, repr=False)
+
+    gguf: ClassVar[str] = "llama"  # general.architecture
+    norm_offset: ClassVar[float] = 0.0  # added to a norm's weights, to about 1 together
 
     @property
     def width(self) -> int:
@@ -104,12 +110,61 @@ class TinyLlama:
         for name, shape in self.shapes().items():
             values = random.standard_normal(shape, np.float32)
             if len(shape) == 1:
-                weights[name] = 1 + np.float32(0.1) * values
+                weights[name] = np.float32(1 - self.norm_offset) + np.float32(0.1) * values
             else:
                 gain = 2 if name.startswith(("model.embed", "lm_head")) else 1
                 gain = 3 if name.endswith("down_proj.weight") else gain
                 weights[name] = values * np.float32(gain / math.sqrt(shape[1]))
         return weights
+
+    def config(self, kind: TensorType) -> dict[str, Any]:
+        """config.json of a folder whose matrices are of this type."""
+        config = {
+            "architectures": ["LlamaForCausalLM"],
+            "model_type": "llama",
+            "hidden_size": self.hidden,
+            "intermediate_size": self.intermediate,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.kv_heads,
+            "head_dim": self.width,
+            "vocab_size": self.vocab,
+            "max_position_embeddings": self.context,
+            "rms_norm_eps": 1e-5,
+            "rope_theta": self.rope_theta,
+            "hidden_act": "silu",
+            "attention_bias": False,
+            "mlp_bias": False,
+            "tie_word_embeddings": self.tie,
+            "bos_token_id": tiny_tokenizer.token_id(tiny_tokenizer.BOS),
+            "eos_token_id": tiny_tokenizer.token_id(tiny_tokenizer.EOS),
+            "torch_dtype": {"F16": "float16", "BF16": "bfloat16"}.get(kind.value, "float32"),
+        }
+        if self.rope_scaling is not None:
+            config["rope_scaling"] = dict(self.rope_scaling)
+        return config
+
+    def gguf_metadata(self) -> dict[str, Any]:
+        """The pairs of a GGUF file."""
+        metadata: dict[str, Any] = {
+            "general.architecture": "llama",
+            "general.name": "tiny",
+            "llama.block_count": self.layers,
+            "llama.context_length": self.context,
+            "llama.embedding_length": self.hidden,
+            "llama.feed_forward_length": self.intermediate,
+            "llama.attention.head_count": self.heads,
+            "llama.attention.head_count_kv": self.kv_heads,
+            "llama.attention.layer_norm_rms_epsilon": 1e-5,
+            "llama.rope.dimension_count": self.width,
+            "llama.rope.freq_base": self.rope_theta,
+            "llama.vocab_size": self.vocab,
+            **tiny_tokenizer.gguf_metadata(self.template, self.vocab),
+        }
+        if self.width * self.heads != self.hidden:
+            metadata["llama.attention.key_length"] = self.width
+            metadata["llama.attention.value_length"] = self.width
+        return metadata
 
 
 def tiny_llama(
@@ -126,7 +181,17 @@ def tiny_llama(
     (whose rows must be multiples of 32 elements, of 256 for the K types and IQ4_XS). Norms are F32
     in GGUF, as converters write them. shards: of the folder's safetensors.
     """
-    model = TinyLlama(**shape)
+    return write_model(path, TinyLlama(**shape), format, weight_type, shards)
+
+
+def write_model(
+    path: Path,
+    model: TinyLlama,
+    format: Literal["folder", "gguf"] = "folder",  # noqa: A002 - the word for it
+    weight_type: str = "F32",
+    shards: int = 1,
+) -> Path:
+    """Write this model; parameters as of `tiny_llama`."""
     kind = TensorType[weight_type]
     if format == "gguf":
         return _write_gguf(path, model, kind)
@@ -136,7 +201,7 @@ def tiny_llama(
 def _write_folder(folder: Path, model: TinyLlama, kind: TensorType, shards: int) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     files = {
-        "config.json": _config(model, kind),
+        "config.json": model.config(kind),
         "generation_config.json": {"eos_token_id": tiny_tokenizer.token_id(tiny_tokenizer.EOS)},
         **tiny_tokenizer.folder_files(model.template),
     }
@@ -156,66 +221,30 @@ def _write_folder(folder: Path, model: TinyLlama, kind: TensorType, shards: int)
     return folder
 
 
-def _config(model: TinyLlama, kind: TensorType) -> dict[str, Any]:
-    config = {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "hidden_size": model.hidden,
-        "intermediate_size": model.intermediate,
-        "num_hidden_layers": model.layers,
-        "num_attention_heads": model.heads,
-        "num_key_value_heads": model.kv_heads,
-        "head_dim": model.width,
-        "vocab_size": model.vocab,
-        "max_position_embeddings": model.context,
-        "rms_norm_eps": 1e-5,
-        "rope_theta": model.rope_theta,
-        "hidden_act": "silu",
-        "attention_bias": False,
-        "mlp_bias": False,
-        "tie_word_embeddings": model.tie,
-        "bos_token_id": tiny_tokenizer.token_id(tiny_tokenizer.BOS),
-        "eos_token_id": tiny_tokenizer.token_id(tiny_tokenizer.EOS),
-        "torch_dtype": {"F16": "float16", "BF16": "bfloat16"}.get(kind.value, "float32"),
-    }
-    if model.rope_scaling is not None:
-        config["rope_scaling"] = dict(model.rope_scaling)
-    return config
-
-
 def _write_gguf(path: Path, model: TinyLlama, kind: TensorType) -> Path:
-    metadata: dict[str, Any] = {
-        "general.architecture": "llama",
-        "general.name": "tiny",
-        "llama.block_count": model.layers,
-        "llama.context_length": model.context,
-        "llama.embedding_length": model.hidden,
-        "llama.feed_forward_length": model.intermediate,
-        "llama.attention.head_count": model.heads,
-        "llama.attention.head_count_kv": model.kv_heads,
-        "llama.attention.layer_norm_rms_epsilon": 1e-5,
-        "llama.rope.dimension_count": model.width,
-        "llama.rope.freq_base": model.rope_theta,
-        "llama.vocab_size": model.vocab,
-        **tiny_tokenizer.gguf_metadata(model.template, model.vocab),
-    }
-    if model.width * model.heads != model.hidden:
-        metadata["llama.attention.key_length"] = model.width
-        metadata["llama.attention.value_length"] = model.width
-    rules = names.RULES["llama"]
+    metadata = model.gguf_metadata()
+    rules = names.RULES[model.gguf]
     tensors = {}
     for name, values in model.weights().items():
         old = names.to_gguf(rules, name)
-        rows = names.transform(rules, old, values.shape[0], "llama", metadata)
-        stored = values if rows is None else values[np.argsort(rows.row_order(len(values)))]
+        transform = names.transform(rules, old, values.shape[0], model.gguf, metadata)
+        stored = _as_stored(values, transform)
         tensors[old] = encode(stored, kind if values.ndim > 1 else TensorType.F32)
     scaling = model.rope_scaling or {}
     if scaling.get("rope_type") == "linear":
-        metadata["llama.rope.scaling.type"] = "linear"
-        metadata["llama.rope.scaling.factor"] = float(scaling["factor"])
+        metadata[f"{model.gguf}.rope.scaling.type"] = "linear"
+        metadata[f"{model.gguf}.rope.scaling.factor"] = float(scaling["factor"])
     elif scaling:
         tensors[names.ROPE_FREQS] = encode(_llama3_divisors(model, scaling), TensorType.F32)
     return write_gguf(path, metadata, tensors)
+
+
+def _as_stored(values: Floats, transform: names.Transform | None) -> Floats:
+    if transform is None:
+        return values
+    if isinstance(transform, names.PlusOne):
+        return values + np.float32(1)
+    return values[np.argsort(transform.row_order(len(values)))]
 
 
 def _llama3_divisors(model: TinyLlama, scaling: Mapping[str, Any]) -> Floats:

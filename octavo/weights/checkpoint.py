@@ -15,7 +15,7 @@ from octavo.weights import names
 from octavo.weights.encodings import TensorType
 from octavo.weights.gguf import read_gguf
 from octavo.weights.mapped import MappedFile, StoredTensor, file_label, read_json_object, shown
-from octavo.weights.names import InterleavedHeads
+from octavo.weights.names import InterleavedHeads, PlusOne, Transform
 from octavo.weights.quants import DECODED_TYPES, decode
 from octavo.weights.safetensors import inside, read_folder
 
@@ -28,12 +28,12 @@ class WeightTensor:
     """One weight, as stored and as meant.
 
     name: in Hugging Face terms. shape: row-major, [out, in] for a linear. stored: the tensor in its
-    file. transform: how the stored rows differ from Hugging Face's; None: not at all.
+    file. transform: how what is stored differs from Hugging Face's; None: not at all.
     """
 
     name: str
     stored: StoredTensor
-    transform: InterleavedHeads | None = None
+    transform: Transform | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -46,12 +46,17 @@ class WeightTensor:
         return self.stored.type
 
     def raw(self) -> NDArray[np.uint8]:
-        """The stored bytes, mapped and read-only, rows in stored order (see `row_order`)."""
+        """The stored bytes, mapped and read-only, rows in stored order (see `row_order`).
+
+        Not for a tensor whose stored values are others (`PlusOne`).
+        """
         return self.stored.data
 
     def row_order(self) -> NDArray[np.intp] | None:
         """[rows]: the stored row of each row of the tensor as meant; None: they are the same."""
-        return None if self.transform is None else self.transform.row_order(self.shape[0])
+        if not isinstance(self.transform, InterleavedHeads):
+            return None
+        return self.transform.row_order(self.shape[0])
 
     def float32(self) -> NDArray[np.float32]:
         """The values as meant, of `shape`; perhaps a read-only view of the file.
@@ -60,6 +65,8 @@ class WeightTensor:
         """
         self.check_decoded()
         values = decode(self.type, self.raw(), self.shape)
+        if isinstance(self.transform, PlusOne):
+            return values - np.float32(1)
         order = self.row_order()
         return values if order is None else values[order]
 

@@ -39,16 +39,29 @@ class InterleavedHeads:
 
 
 @dataclass(frozen=True, slots=True)
+class PlusOne:
+    """Stored as the weight + 1.
+
+    Gemma's norms multiply by weight + 1; llama.cpp's converter stores that sum.
+    """
+
+
+Transform = InterleavedHeads | PlusOne
+"""How stored values differ from Hugging Face's."""
+
+
+@dataclass(frozen=True, slots=True)
 class NameRules:
     """Rules of one GGUF architecture.
 
     stems: GGUF stem -> Hugging Face stem. interleaved: GGUF stem of a projection stored as
     InterleavedHeads -> the metadata keys (without the architecture) that hold its head count, the
-    first that is present counts.
+    first that is present counts. plus_one: GGUF stems of what is stored as PlusOne.
     """
 
     stems: Mapping[str, str]
     interleaved: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    plus_one: frozenset[str] = frozenset()
 
 
 _DENSE = {
@@ -73,8 +86,17 @@ _LLAMA_ROPE = {
     "blk.{}.attn_q": ("attention.head_count",),
     "blk.{}.attn_k": ("attention.head_count_kv", "attention.head_count"),
 }
+_GEMMA3 = {
+    "blk.{}.post_attention_norm": "model.layers.{}.post_attention_layernorm",
+    "blk.{}.ffn_norm": "model.layers.{}.pre_feedforward_layernorm",
+    "blk.{}.post_ffw_norm": "model.layers.{}.post_feedforward_layernorm",
+}
+_GEMMA_NORMS = frozenset(
+    ["output_norm", "blk.{}.attn_norm", "blk.{}.attn_q_norm", "blk.{}.attn_k_norm", *_GEMMA3]
+)
 
 RULES: Mapping[str, NameRules] = {
+    "gemma3": NameRules(_DENSE | _QK_NORM | _GEMMA3, plus_one=_GEMMA_NORMS),
     "llama": NameRules(_DENSE, _LLAMA_ROPE),
     "qwen2": NameRules(_DENSE),
     "qwen3": NameRules(_DENSE | _QK_NORM),
@@ -94,12 +116,14 @@ def to_gguf(rules: NameRules, name: str) -> str:
 
 def transform(
     rules: NameRules, name: str, rows: int, architecture: str, metadata: Mapping[str, Any]
-) -> InterleavedHeads | None:
+) -> Transform | None:
     """What must be undone in the stored GGUF tensor `name` of `rows` rows; None: nothing.
 
     Raises ModelFileError (without the file's name) when the head count cannot be.
     """
     stem, _ = _stem(name)
+    if stem in rules.plus_one:
+        return PlusOne()
     keys = [f"{architecture}.{key}" for key in rules.interleaved.get(stem, ())]
     if not keys:
         return None

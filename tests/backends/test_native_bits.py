@@ -16,6 +16,7 @@ from octavo.backends.native import NativeBackend
 from octavo.models.registry import build
 from octavo.testing.drive import Driver
 from octavo.testing.tiny import tiny_llama
+from octavo.testing.tiny_gemma import tiny_gemma
 from octavo.weights.checkpoint import open_checkpoint
 from octavo.weights.encodings import TensorType
 
@@ -66,6 +67,21 @@ def models(tmp_path_factory):
     return Models(tmp_path_factory.mktemp("models"))
 
 
+@pytest.fixture(scope="module")
+def gemma(tmp_path_factory):
+    """Makes backends of a tiny Gemma, whose odd heads no vector register holds evenly."""
+    path = tmp_path_factory.mktemp("gemma") / "model.gguf"
+    tiny_gemma(path, format="gguf", hidden=96, heads=3, kv_heads=1, head_dim=36, window=300)
+    checkpoint = open_checkpoint(path)
+    model = build(checkpoint)
+
+    def backend(**how):
+        rows = model.config.vocab_size
+        return NativeBackend(model.program, checkpoint, vocab_size=rows, **how)
+
+    return backend
+
+
 def scores(backend, tokens, chunks, *, block_size=4, num_blocks=220):
     return Driver(backend, num_blocks=num_blocks, block_size=block_size).scores(tokens, chunks)
 
@@ -93,6 +109,20 @@ def test_instruction_sets_over_partitions(models):
         for isa in ("scalar", "avx2")
     )
     assert np.array_equal(scalar, avx2)
+
+
+@needs_avx2
+def test_instruction_sets_on_gemma(gemma):
+    """Norms by head, scaled embeddings, gelu."""
+    scalar, avx2 = (scores(gemma(isa=isa), LONG, [640, 1, 59]) for isa in ("scalar", "avx2"))
+    assert np.array_equal(scalar, avx2)
+
+
+def test_chunks_of_gemma(gemma):
+    """Layers with a window, which spans partitions, and layers without."""
+    expected = scores(gemma(), LONG, [700])
+    for threads, chunks in enumerate(([255, 1, 1, 255, 188], [3, 600, 8, 9, 80]), start=1):
+        assert np.array_equal(scores(gemma(threads=threads), LONG, chunks), expected), chunks
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from octavo.errors import ConfigError, ModelFileError
 from octavo.models.registry import build
 from octavo.testing.drive import Driver
 from octavo.testing.tiny import tiny_llama
+from octavo.testing.tiny_gemma import tiny_gemma
 from octavo.weights.checkpoint import open_checkpoint
 from octavo.weights.encodings import TensorType
 
@@ -90,6 +91,23 @@ CASES = {
 def test_shapes_and_options(tmp_path, case):
     shape, config = CASES[case]
     assert compare(make(tmp_path / "m", config, **shape)) < 1e-6
+
+
+GEMMAS = {
+    "as it is": {},
+    "odd sizes": ODD | {"head_dim": 10, "window": 13},
+    "one key head, 4 bits": {"kv_heads": 1, "weight_type": "Q4_0", "head_dim": 32},
+}
+
+
+@pytest.mark.parametrize("case", GEMMAS)
+def test_gemma(tmp_path, case):
+    """Norms by head, scaled embeddings, gelu, windows in some layers only."""
+    path = tiny_gemma(tmp_path / "m.gguf", format="gguf", **GEMMAS[case])
+    checkpoint = open_checkpoint(path)
+    model = build(checkpoint)
+    made = model.program, checkpoint, model.config.vocab_size
+    assert compare(made) < (3e-3 if "weight_type" in GEMMAS[case] else 1e-6)
 
 
 def test_biases(tmp_path):

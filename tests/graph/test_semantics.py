@@ -29,11 +29,12 @@ def test_embed_and_gather_pick_rows():
     picked = np.array([5, 0, 5], np.int32)
     assert np.array_equal(semantics.embed(picked, table), [table[5], table[0], table[5]])
     assert np.array_equal(semantics.gather(table, picked), [table[5], table[0], table[5]])
+    assert np.array_equal(semantics.embed(picked[:1], table, scale=3.0), [table[5] * 3])
 
 
-@given(seeds, sizes, sizes, st.sampled_from([0.0, 1.0]))
-def test_rms_norm(seed, tokens, width, offset):
-    x, weight = randoms(seed, (tokens, width), (width,))
+@given(seeds, sizes, sizes, sizes, st.sampled_from([0.0, 1.0]))
+def test_rms_norm(seed, tokens, groups, width, offset):
+    x, weight = randoms(seed, (tokens * groups, width), (width,))
     expected = [
         [
             v / math.sqrt(sum(float(u) ** 2 for u in row) / width + 1e-3) * (w + offset)
@@ -41,7 +42,10 @@ def test_rms_norm(seed, tokens, width, offset):
         ]
         for row in x
     ]
-    close(semantics.rms_norm(x, weight, eps=1e-3, offset=offset), expected)
+    got = semantics.rms_norm(
+        x.reshape(tokens, groups * width), weight, eps=1e-3, offset=offset, groups=groups
+    )
+    close(got.reshape(x.shape), expected)
 
 
 @given(seeds, sizes, sizes, sizes, st.booleans())
@@ -125,17 +129,27 @@ def test_chunks_of_attention_are_the_whole(seed, first, second, window):
 
 
 @given(seeds, sizes)
-def test_silu_mul_and_add(seed, tokens):
+def test_gated_activations_and_add(seed, tokens):
     gate, up = randoms(seed, (tokens, 4), (tokens, 4))
     expected = [
         [g / (1 + math.exp(-g)) * u for g, u in zip(*rows, strict=True)]
         for rows in zip(gate.tolist(), up.tolist(), strict=True)
     ]
     close(semantics.silu_mul(gate, up), expected)
+    expected = [
+        [
+            g / 2 * (1 + math.tanh(math.sqrt(2 / math.pi) * (g + 0.044715 * g**3))) * u
+            for g, u in zip(*rows, strict=True)
+        ]
+        for rows in zip(gate.tolist(), up.tolist(), strict=True)
+    ]
+    close(semantics.gelu_mul(gate, up), expected)
     close(semantics.add(gate, up), gate + up)
 
 
-@pytest.mark.parametrize(("x", "expected"), [(-1000.0, 0.0), (1000.0, 1000.0)])
-def test_silu_of_extremes(x, expected):
+@pytest.mark.parametrize(("x", "expected"), [(-1000.0, 0.0), (1000.0, 1000.0), (3e38, 3e38)])
+def test_activations_of_extremes(x, expected):
     gate = np.full((1, 8), x, np.float32)
-    assert np.array_equal(semantics.silu_mul(gate, np.ones_like(gate)), np.full((1, 8), expected))
+    wanted = np.full((1, 8), expected, np.float32)
+    for activation in (semantics.silu_mul, semantics.gelu_mul):
+        assert np.array_equal(activation(gate, np.ones_like(gate)), wanted)

@@ -6,6 +6,13 @@ import warnings
 import numpy as np
 import pytest
 
+from octavo.backends.reference import ReferenceBackend
+from octavo.models.registry import build
+from octavo.testing.drive import Driver
+from octavo.weights.checkpoint import open_checkpoint
+
+TOLERANCE = 5e-5  # of the largest log-probability
+
 
 class Oracle:
     """transformers' causal language models in float32, with eager attention."""
@@ -41,6 +48,21 @@ class Oracle:
         with self.torch.no_grad():
             logits = model(self.torch.tensor([tokens])).logits[0].double()
         return np.asarray(self.torch.log_softmax(logits, dim=-1).tolist())
+
+    @staticmethod
+    def driver(path, block_size=8):
+        """Our reference backend with the model of this path, driven by hand."""
+        with open_checkpoint(path) as checkpoint:
+            model = build(checkpoint)
+            rows = model.config.vocab_size
+            backend = ReferenceBackend(model.program, checkpoint, vocab_size=rows)
+        return Driver(backend, num_blocks=80, block_size=block_size)
+
+    @staticmethod
+    def agree(got, expected):
+        """Assert that log-probabilities are equal but for rounding."""
+        assert got.shape == expected.shape
+        assert np.abs(got - expected).max() / np.abs(expected).max() < TOLERANCE
 
 
 @pytest.fixture(scope="session")

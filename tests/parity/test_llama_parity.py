@@ -6,15 +6,10 @@ import numpy as np
 import pytest
 
 from octavo.backends.base import RowSampling
-from octavo.backends.reference import ReferenceBackend
-from octavo.models.registry import build
-from octavo.testing.drive import Driver
 from octavo.testing.tiny import tiny_llama
-from octavo.weights.checkpoint import open_checkpoint
 
 pytestmark = pytest.mark.parity
 
-TOLERANCE = 5e-5  # of the largest log-probability
 LENGTH = 70
 STORIES = Path(__file__).resolve().parents[2] / "../shared/data/models/stories260K"
 
@@ -42,27 +37,15 @@ def tokens_below(vocab_size, count=LENGTH, seed=3):
     return np.random.default_rng(seed).integers(0, vocab_size, count).tolist()
 
 
-def driver(path, block_size=8):
-    with open_checkpoint(path) as checkpoint:
-        model = build(checkpoint)
-        backend = ReferenceBackend(model.program, checkpoint, vocab_size=model.config.vocab_size)
-    return Driver(backend, num_blocks=80, block_size=block_size)
-
-
-def agree(got, expected):
-    assert got.shape == expected.shape
-    assert np.abs(got - expected).max() / np.abs(expected).max() < TOLERANCE
-
-
 @pytest.mark.parametrize("case", SHAPES)
 def test_tiny_models(oracle, tmp_path, case):
     path = tiny_llama(tmp_path / "model", **SHAPES[case])
-    ours = driver(path)
+    ours = oracle.driver(path)
     tokens = tokens_below(ours.backend.vocab_size)
     expected = oracle.scores(oracle.load(path), tokens)
-    agree(ours.scores(tokens, [LENGTH], "whole"), expected)
-    agree(ours.scores(tokens, [33, 1, 30, 6], "chunked"), expected)
-    agree(ours.scores(tokens, [40] + [1] * 30, "token by token"), expected)
+    oracle.agree(ours.scores(tokens, [LENGTH], "whole"), expected)
+    oracle.agree(ours.scores(tokens, [33, 1, 30, 6], "chunked"), expected)
+    oracle.agree(ours.scores(tokens, [40] + [1] * 30, "token by token"), expected)
 
 
 @pytest.mark.parametrize("case", SHAPES)
@@ -70,26 +53,26 @@ def test_tiny_models_from_gguf(oracle, tmp_path, case):
     """The same weights as GGUF, rows of q and k permuted and rope factors as a tensor there."""
     path = tiny_llama(tmp_path / "model.gguf", format="gguf", **SHAPES[case])
     expected_of = oracle.load(tiny_llama(tmp_path / "folder", **SHAPES[case]))
-    ours = driver(path)
+    ours = oracle.driver(path)
     tokens = tokens_below(ours.backend.vocab_size)
-    agree(ours.scores(tokens, [50, 20]), oracle.scores(expected_of, tokens))
+    oracle.agree(ours.scores(tokens, [50, 20]), oracle.scores(expected_of, tokens))
 
 
 def test_shared_blocks_and_neighbours(oracle, tmp_path):
     path = tiny_llama(tmp_path / "model", **NINE_THREE)
-    ours = driver(path)
+    ours = oracle.driver(path)
     tokens = tokens_below(ours.backend.vocab_size)
     expected = oracle.scores(oracle.load(path), tokens)
     ours.step({"parent": tokens[:43], "other": tokens[::-1]})
     had = ours.fork("parent", "scored")
     assert had == 40
-    agree(ours.scores(tokens[had:], [5, LENGTH - had - 5]), expected[had:])
+    oracle.agree(ours.scores(tokens[had:], [5, LENGTH - had - 5]), expected[had:])
 
 
 def test_greedy_tokens(oracle, tmp_path):
     path = tiny_llama(tmp_path / "model", **NINE_THREE)
     model = oracle.load(path)
-    ours = driver(path)
+    ours = oracle.driver(path)
     prompts = {str(n): tokens_below(ours.backend.vocab_size, n, seed=n) for n in (1, 5, 20, 33)}
     got = ours.generate(prompts, 25)
     for name, prompt in prompts.items():
@@ -121,9 +104,9 @@ def test_models_saved_by_transformers(oracle, tmp_path, case):
     name, fields = MADE[case]
     model = oracle.make(tmp_path / "model", getattr(oracle.transformers, name)(**BASE | fields))
     tokens = tokens_below(BASE["vocab_size"])
-    ours = driver(tmp_path / "model")
-    agree(ours.scores(tokens, [LENGTH], "whole"), oracle.scores(model, tokens))
-    agree(ours.scores(tokens, [20, 1, 49], "chunked"), oracle.scores(model, tokens))
+    ours = oracle.driver(tmp_path / "model")
+    oracle.agree(ours.scores(tokens, [LENGTH], "whole"), oracle.scores(model, tokens))
+    oracle.agree(ours.scores(tokens, [20, 1, 49], "chunked"), oracle.scores(model, tokens))
 
 
 def test_a_gguf_file_read_by_transformers(oracle, tmp_path):
@@ -131,17 +114,17 @@ def test_a_gguf_file_read_by_transformers(oracle, tmp_path):
     pytest.importorskip("gguf")
     tiny_llama(tmp_path / "model.gguf", format="gguf", **NINE_THREE)
     model = oracle.load(tmp_path, gguf_file="model.gguf")
-    ours = driver(tmp_path / "model.gguf")
+    ours = oracle.driver(tmp_path / "model.gguf")
     tokens = tokens_below(ours.backend.vocab_size)
-    agree(ours.scores(tokens, [LENGTH]), oracle.scores(model, tokens))
+    oracle.agree(ours.scores(tokens, [LENGTH]), oracle.scores(model, tokens))
 
 
 @pytest.mark.skipif(not STORIES.is_dir(), reason="the shared test data is not here")
 @pytest.mark.parametrize("form", ["hf", "stories260K.gguf"])
 def test_real_weights(oracle, form):
-    ours = driver(STORIES.resolve() / form, block_size=32)
+    ours = oracle.driver(STORIES.resolve() / form, block_size=32)
     tokens = [1, *tokens_below(512, 120)]
-    agree(
+    oracle.agree(
         ours.scores(tokens, [90, 31]), oracle.scores(oracle.load(STORIES.resolve() / "hf"), tokens)
     )
 
@@ -149,7 +132,7 @@ def test_real_weights(oracle, form):
 def test_the_raw_log_probability_of_a_target(oracle, tmp_path):
     """Prompt scoring: each row's target is the next token of the prompt."""
     path = tiny_llama(tmp_path / "model", **NINE_THREE)
-    ours = driver(path)
+    ours = oracle.driver(path)
     tokens = tokens_below(ours.backend.vocab_size)
     rows = [RowSampling(target=t, num_logprobs=0, temperature=0.5) for t in tokens[1:]]
     out = ours.step({"s": tokens[:-1]}, {"s": rows})
