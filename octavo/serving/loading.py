@@ -58,13 +58,16 @@ def load_served(config: Config) -> Served:
 
     with open_checkpoint(resolve_model(config.model.model)) as checkpoint:
         model = build(checkpoint)
+        vocab_size = _vocab_size(checkpoint, model)
+        # The native backend now begins to load, in a thread that needs no Python.
+        backend = make_backend(config, model, checkpoint, vocab_size) if vocab_size else None
         tokenizer = _tokenizer(config, checkpoint)
-        vocab_size = _vocab_size(tokenizer, model)
+        vocab_size = _checked_vocab_size(tokenizer, model)
         return Served(
             name=config.served_name,
             tokenizer=tokenizer,
             template=_template(config, checkpoint, tokenizer),
-            backend=make_backend(config, model, checkpoint, vocab_size),
+            backend=backend or make_backend(config, model, checkpoint, vocab_size),
             model_len=model.config.max_position_embeddings,
             vocab_size=vocab_size,
             eos_token_ids=_eos_token_ids(checkpoint, model, tokenizer, vocab_size),
@@ -72,7 +75,14 @@ def load_served(config: Config) -> Served:
         )
 
 
-def _vocab_size(tokenizer: Tokenizer, model: Model) -> int:
+def _vocab_size(checkpoint: Checkpoint, model: Model) -> int:
+    """Tokens of the tokenizer that a GGUF file will make; 0 when only making it tells."""
+    tokens = checkpoint.metadata.get("tokenizer.ggml.tokens")
+    count = len(tokens) if isinstance(tokens, list) else 0
+    return count if count <= model.config.vocab_size else 0
+
+
+def _checked_vocab_size(tokenizer: Tokenizer, model: Model) -> int:
     """Ids that have both a text and an embedding. Embeddings may have more rows, to be even."""
     rows = model.config.vocab_size
     if tokenizer.vocab_size > rows:
@@ -136,7 +146,11 @@ def _eos_token_ids(
     checkpoint: Checkpoint, model: Model, tokenizer: Tokenizer, vocab_size: int
 ) -> frozenset[int]:
     """Every id that ends an answer: of the config, the tokenizer and generation_config.json."""
+    from octavo.text.end_tokens import further_ends
+
     found: set[int] = set(model.config.eos_token_ids)
+    if checkpoint.format == "gguf":
+        found |= further_ends(checkpoint.metadata, tokenizer)
     if tokenizer.eos_token_id is not None:
         found.add(tokenizer.eos_token_id)
     further = checkpoint.generation_config.get("eos_token_id")

@@ -7,8 +7,8 @@ import pytest
 from octavo.config import config_from
 from octavo.errors import ModelFileError
 from octavo.serving.loading import load_served
-from octavo.testing.tiny import tiny_llama
-from octavo.testing.tiny_tokenizer import VOCAB_SIZE
+from octavo.testing.tiny import TinyLlama, tiny_llama, write_model
+from octavo.testing.tiny_tokenizer import VOCAB_SIZE, token_id
 
 SMALL = {"hidden": 32, "layers": 1}
 
@@ -45,3 +45,17 @@ def test_every_source_of_ends_counts_if_the_model_has_it(tmp_path):
     assert load_served(
         config_from({"model": str(model), "backend": "reference"})
     ).eos_token_ids == own | {3}
+
+
+class Turned(TinyLlama):
+    def gguf_metadata(self):
+        more = {"tokenizer.ggml.eot_token_id": 5, "tokenizer.ggml.eom_token_id": VOCAB_SIZE}
+        return super().gguf_metadata() | more
+
+
+@pytest.mark.parametrize(("kind", "further"), [(TinyLlama, set()), (Turned, {5})])
+def test_a_gguf_file_ends_turns_by_key_or_by_name(tmp_path, kind, further):
+    path = write_model(tmp_path / "model.gguf", kind(**SMALL), "gguf")
+    served = load_served(config_from({"model": str(path), "backend": "reference"}))
+    named = {token_id("<|im_end|>"), token_id("<|endoftext|>")}
+    assert served.eos_token_ids == named | further
