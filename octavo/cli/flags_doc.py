@@ -88,8 +88,16 @@ def _environment_rows() -> Iterator[str]:
     yield _row(
         "`OCTAVO_CACHE`",
         "`octavo` in `$XDG_CACHE_HOME` or `~/.cache`",
-        "Folder of fetched models.",
+        "Folder of the quick-start model.",
     )
+    yield _row(
+        "`HF_HOME`, `HF_HUB_CACHE`",
+        "`~/.cache/huggingface`, `hub` in it",
+        "Folder of what is fetched from the hub, shared with other programs.",
+    )
+    yield _row("`HF_TOKEN`", "unset", "Token for gated and private models of the hub.")
+    yield _row("`HF_ENDPOINT`", "`https://huggingface.co`", "Address of the hub, or of a mirror.")
+    yield _row("`HF_HUB_OFFLINE`", "off", "1: the hub is never asked; what is cached is used.")
     yield _row(
         "`OCTAVO_ISA`",
         "auto",

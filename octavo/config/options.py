@@ -18,8 +18,8 @@ class ModelOptions:
     model: str = option(
         DEFAULT_MODEL,
         "--model",
-        doc="A model folder, a .gguf file, or the quick-start name smollm2. "
-        "The same as the argument MODEL.",
+        doc="A model folder, a .gguf file, a hub id as org/name or org/name:Q4_K_M (fetched once), "
+        "or the quick-start name smollm2. The same as the argument MODEL.",
         convert=text,
     )
     tokenizer_config: str | None = option(

@@ -10,6 +10,7 @@ from octavo.graph import Graph, Program
 from octavo.models.fields import shown
 from octavo.weights.check import check_tensors
 from octavo.weights.checkpoint import CONFIG_NAME, Checkpoint, WeightTensor
+from octavo.weights.mapped import model_label
 
 FAMILY_MODULES = ("llama",)
 
@@ -97,7 +98,8 @@ def build(checkpoint: Checkpoint) -> Model:
     """
     architecture, family = _resolve(checkpoint)
     is_gguf = checkpoint.format == "gguf"
-    where = checkpoint.path.name if is_gguf else f"{checkpoint.path.name}/{CONFIG_NAME}"
+    label = model_label(checkpoint.path)
+    where = label if is_gguf else f"{label}/{CONFIG_NAME}"
     try:
         config: ModelConfig = (
             family.config.from_gguf(checkpoint.metadata, checkpoint.tensors)
@@ -125,7 +127,8 @@ def _resolve(checkpoint: Checkpoint) -> tuple[str, Family]:
     for name in wanted:
         if name in known:
             return name, known[name]
+    label = model_label(checkpoint.path)
     raise ConfigError(
-        f"{checkpoint.path.name}: the architecture {', '.join(map(shown, wanted[:3]))} is not "
+        f"{label}: the architecture {', '.join(map(shown, wanted[:3]))} is not "
         f"known; known are {', '.join(sorted(known))}"
     )
