@@ -8,6 +8,11 @@ from typing import Any
 from octavo.cli.bench.profile import ProfileOptions
 from octavo.cli.chat import ChatOptions
 from octavo.cli.complete import CompleteOptions
+from octavo.cli.models.info import InfoOptions
+from octavo.cli.models.list import ListOptions
+from octavo.cli.models.pull import PullOptions
+from octavo.cli.models.rm import RmOptions
+from octavo.cli.tokenize import TokenizeOptions
 from octavo.config.config import GROUPS
 from octavo.config.fields import Flag, default_in_words, flags_of
 from octavo.config.names import REASONING_PARSERS, TOOL_PARSERS
@@ -40,6 +45,20 @@ _BENCH = """\
 `octavo bench profile [MODEL] [flags]`. Exit codes as above, with `bench: fatal:`.
 """
 
+_MODELS = """\
+# Flags of `octavo models`
+
+`octavo models list [flags]`, `octavo models pull MODEL [flags]`, `octavo models rm MODEL [flags]`,
+`octavo models info MODEL [flags]`. Exit codes as above, with `models: fatal:`; 1 also when the answer
+to the question of rm is no.
+"""
+
+_TOKENIZE = """\
+# Flags of `octavo tokenize`
+
+`octavo tokenize MODEL [TEXT] [flags]`. Exit codes as above, with `tokenize: fatal:`.
+"""
+
 
 def flags_document() -> str:
     """The text of docs/flags.md."""
@@ -55,6 +74,10 @@ def flags_document() -> str:
     lines += [_ASKING]
     for options in (ChatOptions, CompleteOptions):
         lines += _section(options)
+    lines += [_MODELS]
+    for options in (ListOptions, PullOptions, RmOptions, InfoOptions):
+        lines += _section(options)
+    lines += [_TOKENIZE, *_section(TokenizeOptions)]
     lines += [_BENCH, *_section(ProfileOptions)]
     return "\n".join(lines).rstrip("\n") + "\n"
 

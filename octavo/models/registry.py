@@ -90,6 +90,11 @@ def families() -> tuple[Family, ...]:
     return tuple(_FAMILIES)
 
 
+def architecture_names() -> frozenset[str]:
+    """Every name of an architecture that is served, of config.json and of GGUF."""
+    return frozenset(name for family in families() for name in family.architectures + family.gguf)
+
+
 def build(checkpoint: Checkpoint) -> Model:
     """Read the configuration, write the program, check the tensors against it; loads nothing.
 

@@ -35,12 +35,23 @@ def repo_folder(repo: str, cache: Path) -> Path:
     return cache / (_PREFIX + repo.replace("/", "--"))
 
 
+def cached_repos(cache: Path) -> Iterator[tuple[str, Path]]:
+    """(`org/name`, its folder) of each model repository in the cache, by name."""
+    try:
+        names = sorted(os.listdir(cache))
+    except OSError:
+        return
+    for name in names:
+        if name.startswith(_PREFIX) and (cache / name).is_dir():
+            yield name.removeprefix(_PREFIX).replace("--", "/", 1), cache / name
+
+
 def cached_model(hub_id: HubId, cache: Path) -> Path | None:
     """The folder or GGUF file of a model that is whole in the cache.
 
     The snapshot that `main` points to counts first, then the youngest.
     """
-    for snapshot in _snapshots(repo_folder(hub_id.repo, cache)):
+    for snapshot in snapshots(repo_folder(hub_id.repo, cache)):
         try:
             choice = choose_files(file_names(snapshot), hub_id.tag)
             if is_whole(snapshot, choice):
@@ -76,7 +87,7 @@ def file_names(snapshot: Path) -> Iterator[str]:
                 yield path.relative_to(snapshot).as_posix()
 
 
-def _snapshots(repo: Path) -> list[Path]:
+def snapshots(repo: Path) -> list[Path]:
     """The snapshots of a repository, best first."""
     try:
         found = [path for path in (repo / "snapshots").iterdir() if path.is_dir()]

@@ -8,11 +8,13 @@ import pytest
 from huggingface_hub import constants, hf_hub_download, scan_cache_dir
 
 from octavo.errors import ModelFileError
-from octavo.testing.hub import HubRepo, fake_hub
+from octavo.testing.hub import HubRepo
 from octavo.testing.tiny import tiny_llama
 from octavo.weights import hub_fetch
 from octavo.weights.checkpoint import open_checkpoint
-from octavo.weights.resolve import resolve_model
+from octavo.weights.hub import hub_path
+from octavo.weights.hub_files import parse_hub_id
+from octavo.weights.resolve import find_model, resolve_model
 
 GGUF = {f"tiny-{quant}.gguf": quant.encode() * 300_000 for quant in ("Q4_K_M", "Q8_0", "IQ4_XS")}
 
@@ -26,30 +28,18 @@ def tiny_folder(tmp_path_factory):
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch):
-    """An empty HF_HOME. The library reads its variables when it is imported."""
-    folder = tmp_path / "hf"
-    monkeypatch.setattr(constants, "HF_HOME", str(folder))
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder / "hub"))
-    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(folder / "token"))
-    monkeypatch.delenv("HF_TOKEN", raising=False)
-    monkeypatch.delenv("HUGGING_FACE_HUB_TOKEN", raising=False)
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    return folder
+def hub(hub, tiny_folder):
+    hub.repos["org/tiny"] = HubRepo.of_folder(tiny_folder)
+    hub.repos["org/tiny-GGUF"] = HubRepo(dict(GGUF))
+    return hub
 
 
-@pytest.fixture
-def hub(home, monkeypatch, tiny_folder):
-    repos = {"org/tiny": HubRepo.of_folder(tiny_folder), "org/tiny-GGUF": HubRepo(dict(GGUF))}
-    with fake_hub(repos) as hub:
-        monkeypatch.setattr(constants, "ENDPOINT", hub.url)
-        template = hub.url + "/{repo_id}/resolve/{revision}/{filename}"
-        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-        yield hub
+def get(name):
+    return resolve_model(name, progress=False)
 
 
-def get(name, **options):
-    return resolve_model(name, progress=False, **options)
+def get_newest(name):
+    return hub_path(parse_hub_id(name), progress=False, newest=True)
 
 
 # -------------------------------------------------------------------------------------- whole ones
@@ -105,11 +95,11 @@ def test_a_snapshot_without_a_vocabulary_is_completed(hub):
     assert not any("store" in request.path for request in hub.downloads()[before:])
 
 
-def test_a_link_into_the_blobs_shared_by_the_cache_is_read(hub, home):
+def test_a_link_into_the_blobs_shared_by_the_cache_is_read(hub, hub_home):
     """Newer versions of the library keep one blob for several repositories."""
     path = get("org/tiny")
     blob = (path / "model.safetensors").resolve()
-    shared = home / "hub" / "blobs" / "ab" / "shared"
+    shared = hub_home / "hub" / "blobs" / "ab" / "shared"
     shared.parent.mkdir(parents=True)
     blob.rename(shared)
     blob.symlink_to(os.path.relpath(shared, blob.parent))
@@ -123,6 +113,14 @@ def test_a_path_counts_before_a_hub_id(hub, tmp_path, monkeypatch, tiny_folder):
     (tmp_path / "org" / "tiny").symlink_to(tiny_folder)
     assert get("org/tiny").samefile(tiny_folder)
     assert not hub.requests
+
+
+def test_nothing_is_fetched_where_nothing_may_be(hub):
+    with pytest.raises(ModelFileError, match=r"octavo models pull org/tiny fetches it"):
+        find_model("org/tiny")
+    assert not hub.requests
+    path = get("org/tiny")
+    assert find_model("org/tiny") == path
 
 
 # --------------------------------------------------------------------------------------------- GGUF
@@ -148,7 +146,7 @@ def test_another_quantisation_is_fetched_beside_the_first(hub):
     assert {file.name for file in path.parent.iterdir()} == {"tiny-Q8_0.gguf", "tiny-IQ4_XS.gguf"}
 
 
-def test_all_parts_of_a_split_file(hub, home):
+def test_all_parts_of_a_split_file(hub, hub_home):
     parts = {f"big/big-Q8_0-{i:05}-of-00003.gguf": bytes([i]) * 1000 for i in (1, 2, 3)}
     hub.repos["org/big"] = HubRepo({**parts, "README.md": b""})
     path = get("org/big:Q8_0")
@@ -182,19 +180,19 @@ def killing_progress(after):
     yield report
 
 
-def test_a_broken_download_goes_on_where_it_was(hub, home, monkeypatch):
+def test_a_broken_download_goes_on_where_it_was(hub, hub_home, monkeypatch):
     """However the process ended: the bytes that came stay, and only the rest is asked for."""
     monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 1 << 16)
     with monkeypatch.context() as patch:
         patch.setattr(hub_fetch, "download_progress", lambda *_, **__: killing_progress(500_000))
         with pytest.raises(Killed):
             get("org/tiny-GGUF")
-    [incomplete] = home.rglob("*.incomplete")
+    [incomplete] = hub_home.rglob("*.incomplete")
     kept = incomplete.stat().st_size
     assert 500_000 <= kept < len(GGUF["tiny-Q4_K_M.gguf"])
     assert get("org/tiny-GGUF").read_bytes() == GGUF["tiny-Q4_K_M.gguf"]
     assert hub.downloads()[-1].range == f"bytes={kept}-"
-    assert not list(home.rglob("*.incomplete"))
+    assert not list(hub_home.rglob("*.incomplete"))
 
 
 def test_a_connection_that_breaks_is_made_again(hub, monkeypatch):
@@ -205,7 +203,7 @@ def test_a_connection_that_breaks_is_made_again(hub, monkeypatch):
     assert hub.downloads()[-1].range == f"bytes={10 << 16}-"
 
 
-def test_other_bytes_are_not_kept(hub, home):
+def test_other_bytes_are_not_kept(hub, hub_home):
     hub.wrong_bytes = True
     with pytest.raises(ModelFileError, match=r"tiny-Q4_K_M\.gguf.*SHA-256 differs"):
         get("org/tiny-GGUF")
@@ -232,7 +230,7 @@ def test_a_newer_version_is_fetched_when_asked_for(hub):
     old = get("org/tiny-GGUF")
     hub.repos["org/tiny-GGUF"].files["tiny-Q4_K_M.gguf"] = b"newer" * 1000
     assert get("org/tiny-GGUF") == old
-    new = get("org/tiny-GGUF", newest=True)
+    new = get_newest("org/tiny-GGUF")
     assert new.read_bytes() == b"newer" * 1000
     assert get("org/tiny-GGUF") == new
 
@@ -240,7 +238,7 @@ def test_a_newer_version_is_fetched_when_asked_for(hub):
 def test_without_the_hub_the_cached_version_is_the_newest(hub, caplog):
     path = get("org/tiny-GGUF")
     hub.status = 503
-    assert get("org/tiny-GGUF", newest=True) == path
+    assert get_newest("org/tiny-GGUF") == path
     assert "503" in caplog.text
     assert "cache is used" in caplog.text
 
@@ -301,9 +299,9 @@ def test_a_disk_that_gets_full(hub, monkeypatch):
         get("org/tiny-GGUF")
 
 
-def test_a_cache_that_cannot_be_written(hub, home):
-    home.mkdir()
-    (home / "hub").write_text("no folder")
+def test_a_cache_that_cannot_be_written(hub, hub_home):
+    hub_home.mkdir()
+    (hub_home / "hub").write_text("no folder")
     with pytest.raises(ModelFileError, match=r"org/tiny cannot be kept in the cache folder"):
         get("org/tiny")
 
@@ -318,11 +316,13 @@ def test_something_that_is_no_hub(hub, monkeypatch):
     "name",
     ["../../tiny-Q5_0.gguf", "/tmp/tiny-Q5_0.gguf", "a/../../tiny-Q5_0.gguf", "a\\Q5_0.gguf"],
 )
-def test_names_that_leave_the_folder_are_refused(hub, home, name):
+def test_names_that_leave_the_folder_are_refused(hub, hub_home, name):
     hub.repos["org/tiny-GGUF"].files[name] = b"evil"
     with pytest.raises(ModelFileError, match="leads outside the model's folder"):
         get("org/tiny-GGUF:Q5_0")
-    assert not [path for path in home.rglob("*") if path.is_file() and path.read_bytes() == b"evil"]
+    assert not [
+        path for path in hub_home.rglob("*") if path.is_file() and path.read_bytes() == b"evil"
+    ]
 
 
 def test_an_index_cannot_lead_out_either(hub):
