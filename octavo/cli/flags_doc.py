@@ -49,8 +49,8 @@ _MODELS = """\
 # Flags of `octavo models`
 
 `octavo models list [flags]`, `octavo models pull MODEL [flags]`, `octavo models rm MODEL [flags]`,
-`octavo models info MODEL [flags]`. Exit codes as above, with `models: fatal:`; 1 also when the answer
-to the question of rm is no.
+`octavo models info MODEL [flags]`. Exit codes as above, with `models: fatal:`; 1 also when rm asks
+and the answer is no.
 """
 
 _TOKENIZE = """\

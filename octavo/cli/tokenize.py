@@ -116,8 +116,12 @@ def _open(model: str, tokenizer_config: str | None) -> "Tokenizer":
     from octavo.text.opening import open_tokenizer
     from octavo.weights.resolve import find_model
 
-    given = None if tokenizer_config is None else Path(tokenizer_config)
-    return open_tokenizer(find_model(model), given)
+    path = find_model(model)
+    if tokenizer_config is None:
+        return open_tokenizer(path)
+    if path.is_file():
+        raise ConfigError("--tokenizer-config says nothing of the vocabulary of a .gguf file")
+    return open_tokenizer(path, Path(tokenizer_config))
 
 
 def encode(tokenizer: "Tokenizer", given: str, options: TokenizeOptions) -> list[int]:
