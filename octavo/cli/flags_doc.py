@@ -72,11 +72,10 @@ def flags_document() -> str:
     lines += [f"`--tool-call-parser`: auto, none, {', '.join(TOOL_PARSERS)}.", ""]
     lines += [f"`--reasoning-parser`: auto, none, {', '.join(REASONING_PARSERS)}.", ""]
     lines += [_ASKING]
-    for options in (ChatOptions, CompleteOptions):
-        lines += _section(options)
+    lines += _section(ChatOptions) + _section(CompleteOptions)
     lines += [_MODELS]
-    for options in (ListOptions, PullOptions, RmOptions, InfoOptions):
-        lines += _section(options)
+    lines += _section(ListOptions) + _section(PullOptions)
+    lines += _section(RmOptions) + _section(InfoOptions)
     lines += [_TOKENIZE, *_section(TokenizeOptions)]
     lines += [_BENCH, *_section(ProfileOptions)]
     return "\n".join(lines).rstrip("\n") + "\n"
