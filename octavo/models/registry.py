@@ -1,6 +1,6 @@
 """Which family serves an architecture; `build`: from an open checkpoint to a checked program."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol, TypeVar
@@ -120,19 +120,29 @@ def build(checkpoint: Checkpoint) -> Model:
     return Model(architecture, program, config)
 
 
+def check_config(config: Mapping[str, Any], label: str) -> None:
+    """Raise ConfigError if no family serves the architectures of a config.json."""
+    names = config.get("architectures")
+    if isinstance(names, list):  # else opening the model says what is wrong
+        _family([name for name in names if isinstance(name, str)], False, label)
+
+
 def _resolve(checkpoint: Checkpoint) -> tuple[str, Family]:
     """The first architecture of the checkpoint that some family serves."""
     is_gguf = checkpoint.format == "gguf"
+    wanted = [checkpoint.architecture] if is_gguf else list(checkpoint.hf_config["architectures"])
+    return _family(wanted, is_gguf, model_label(checkpoint.path))
+
+
+def _family(wanted: Sequence[str], is_gguf: bool, label: str) -> tuple[str, Family]:
     known = {
         name: family
         for family in families()
         for name in (family.gguf if is_gguf else family.architectures)
     }
-    wanted = [checkpoint.architecture] if is_gguf else list(checkpoint.hf_config["architectures"])
     for name in wanted:
         if name in known:
             return name, known[name]
-    label = model_label(checkpoint.path)
     raise ConfigError(
         f"{label}: the architecture {', '.join(map(shown, wanted[:3]))} is not "
         f"known; known are {', '.join(sorted(known))}"

@@ -2,19 +2,25 @@
 
 import logging
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from octavo.weights.hub_cache import cached_model, hub_cache_folder
 from octavo.weights.hub_files import HubId
 
+if TYPE_CHECKING:
+    from octavo.weights.hub_fetch import Check
+
 log = logging.getLogger(__name__)
 
 
-def hub_path(hub_id: HubId, *, progress: bool = True, newest: bool = False) -> Path:
+def hub_path(
+    hub_id: HubId, *, progress: bool = True, newest: bool = False, check: "Check | None" = None
+) -> Path:
     """The folder or GGUF file of a hub model; the network is touched for what is missing only.
 
     newest: ask the hub for a newer version of what the cache holds; when the hub cannot be reached
-    the cached one is returned, and a warning logged. Raises ModelFileError when the model cannot be
-    fetched or written, saying what to do.
+    the cached one is returned, and a warning logged. check: as in `hub_fetch.fetch`.
+    Raises ModelFileError when the model cannot be fetched or written, saying what to do.
     """
     cache = hub_cache_folder()
     cached = cached_model(hub_id, cache)
@@ -25,7 +31,7 @@ def hub_path(hub_id: HubId, *, progress: bool = True, newest: bool = False) -> P
     from octavo.weights.hub_fetch import fetch
 
     try:
-        return fetch(hub_id, cache, progress)
+        return fetch(hub_id, cache, progress, check)
     except HubUnreachable as error:
         if cached is None:
             raise

@@ -10,22 +10,26 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from octavo.errors import ModelFileError
+from octavo.weights.checkpoint import read_config
 from octavo.weights.hub_cache import repo_folder
 from octavo.weights.hub_errors import in_words, is_of_disk
-from octavo.weights.hub_files import HubId, check_name, choose_files, shard_names
+from octavo.weights.hub_files import Choice, HubId, check_name, choose_files, shard_names
 from octavo.weights.mapped import read_json, shown
 from octavo.weights.progress import Report, download_progress
-from octavo.weights.safetensors import INDEX_NAME
+from octavo.weights.safetensors import INDEX_NAME, SINGLE_NAME
 
 if TYPE_CHECKING:
     from huggingface_hub.file_download import HfFileMetadata
+
+Check = Callable[[Mapping[str, Any], str], None]
+"""Looks at a config.json, given with the model's name, before more is fetched; may raise."""
 
 _CHUNK_BYTES = 1 << 20
 _SPARE_BYTES = 64 << 20  # left free on the disk
@@ -35,13 +39,14 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
-def fetch(hub_id: HubId, cache: Path, progress: bool) -> Path:
+def fetch(hub_id: HubId, cache: Path, progress: bool, check: Check | None = None) -> Path:
     """Fetch what the newest version of the model lacks in the cache; its folder or GGUF file.
 
-    Raises ModelFileError in one line that says what to do.
+    check: is given config.json before any weights are fetched, and raises ConfigError if the model
+    is of no use. Raises ModelFileError in one line that says what to do.
     """
     try:
-        return _Fetch(hub_id, cache, progress).run()
+        return _Fetch(hub_id, cache, progress).run(check)
     except ModelFileError as error:
         raise type(error)(f"{hub_id}: {error}") from None
     except OSError as error:
@@ -75,20 +80,32 @@ class _Fetch:
         self._locks = cache / ".locks" / self._repo.name
         self._commit = ""
 
-    def run(self) -> Path:
+    def run(self, check: Check | None) -> Path:
         self._commit, names = self._listing()
         choice = choose_files(names, self._id.tag)
-        weights = 1 if choice.gguf is None else len(choice.files)
-        small, large = choice.files[:-weights], choice.files[-weights:]
-        if choice.is_sharded:
-            self._fetch([*small, INDEX_NAME])
-            small, large = (), shard_names(read_json(self._snapshot / INDEX_NAME))
-            if missing := [name for name in large if name not in names]:
-                raise ModelFileError(f"{INDEX_NAME} names {shown(missing[0])}, which is not there")
-        # The weights last: where they are whole, everything else is there as well.
-        self._fetch([*small, *large])
+        if choice.gguf is not None:
+            self._fetch(choice.files)
+        else:
+            # The weights last: where they are whole, everything else is there as well.
+            self._fetch_small(choice, check)
+            self._fetch(self._weight_names(choice, names))
         self._point_main_here()
         return self._snapshot / choice.gguf if choice.gguf else self._snapshot
+
+    def _fetch_small(self, choice: Choice, check: Check | None) -> None:
+        """Everything of a folder but its weights."""
+        self._fetch([name for name in choice.files if name != SINGLE_NAME], "configuration of ")
+        if check is not None:
+            check(read_config(self._snapshot), self._id.repo)
+
+    def _weight_names(self, choice: Choice, names: Sequence[str]) -> Sequence[str]:
+        """The files of a folder's weights; of sharded ones the index tells, which is there."""
+        if not choice.is_sharded:
+            return (SINGLE_NAME,)
+        shards = shard_names(read_json(self._snapshot / INDEX_NAME))
+        if missing := [name for name in shards if name not in names]:
+            raise ModelFileError(f"{INDEX_NAME} names {shown(missing[0])}, which is not there")
+        return shards
 
     @property
     def _snapshot(self) -> Path:
@@ -104,7 +121,7 @@ class _Fetch:
             raise ModelFileError("the hub names no commit; is HF_ENDPOINT a hub?")
         return info.sha, [file.rfilename for file in info.siblings or ()]
 
-    def _fetch(self, names: Sequence[str]) -> None:
+    def _fetch(self, names: Sequence[str], what: str = "") -> None:
         """Fetch those of the names that the snapshot lacks, with one bar for all of them."""
         lacking = [name for name in names if not (self._snapshot / name).is_file()]
         files = [self._describe(name) for name in lacking]
@@ -115,7 +132,7 @@ class _Fetch:
         if not files:
             return
         done = 0
-        title = f"fetching {self._id}"
+        title = f"fetching {what}{self._id}"
         with download_progress(title, sum(sizes.values()), quiet=not self._progress) as report:
             for file in files:
                 self._fetch_blob(file, _behind(done, report))

@@ -67,6 +67,8 @@ class Removal:
         of_parts.execute()
         of_whole = scan_cache_dir(cache).delete_revisions(*whole)
         of_whole.execute()
+        if not folder.exists():
+            shutil.rmtree(cache / ".locks" / folder.name, ignore_errors=True)
         return of_parts.expected_freed_size + of_whole.expected_freed_size
 
 

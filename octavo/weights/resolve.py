@@ -8,14 +8,17 @@ from octavo.errors import ModelFileError
 from octavo.weights.quickstart import SMOLLM2, kept_path, smollm2_path
 
 if TYPE_CHECKING:
+    from octavo.weights.hub_fetch import Check
     from octavo.weights.hub_files import HubId
 
 
-def resolve_model(argument: str, *, progress: bool = True) -> Path:
+def resolve_model(argument: str, *, progress: bool = True, check: "Check | None" = None) -> Path:
     """The model's folder or .gguf file; what is not on this machine is fetched at its first use.
 
     argument: the quick-start name, a path, or a hub id (`org/name`, `org/name:Q4_K_M`); a path that
-    is there counts before a hub id. Raises ModelFileError when there is no such model.
+    is there counts before a hub id. check: of a hub model that is fetched, is given its config.json
+    before the weights are, and may raise ConfigError. Raises ModelFileError when there is no such
+    model.
     """
     if argument == SMOLLM2.name:  # a folder of this name is reached as ./smollm2
         return smollm2_path(progress)
@@ -23,7 +26,7 @@ def resolve_model(argument: str, *, progress: bool = True) -> Path:
         return path
     from octavo.weights.hub import hub_path
 
-    return hub_path(_hub_id(argument), progress=progress)
+    return hub_path(_hub_id(argument), progress=progress, check=check)
 
 
 def find_model(argument: str) -> Path:

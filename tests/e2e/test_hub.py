@@ -46,6 +46,18 @@ def test_fetched_and_then_offline(repos, tmp_path, name, served):
     assert first["choices"] == second["choices"]
 
 
+def test_an_architecture_that_is_not_served_ends_the_start_before_the_weights(repos, tmp_path):
+    files = dict(repos["org/tiny"].files)
+    files["config.json"] = files["config.json"].replace(b"LlamaFor", b"OtherFor")
+    with fake_hub({"org/other": HubRepo(files)}) as hub:
+        with (
+            pytest.raises(ServerFailed, match=r"org/other: the architecture 'OtherForCausalLM'"),
+            running_server("org/other", env=hub.environment(tmp_path)),
+        ):
+            pass
+        assert not any("/store/" in request.path for request in hub.requests)
+
+
 def test_a_model_that_is_not_there_ends_the_start(tmp_path):
     with (
         fake_hub() as hub,

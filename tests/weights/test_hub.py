@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 from huggingface_hub import constants, hf_hub_download, scan_cache_dir
 
-from octavo.errors import ModelFileError
+from octavo.errors import ConfigError, ModelFileError
 from octavo.testing.hub import HubRepo
 from octavo.testing.tiny import tiny_llama
 from octavo.weights import hub_fetch
@@ -113,6 +113,15 @@ def test_a_path_counts_before_a_hub_id(hub, tmp_path, monkeypatch, tiny_folder):
     (tmp_path / "org" / "tiny").symlink_to(tiny_folder)
     assert get("org/tiny").samefile(tiny_folder)
     assert not hub.requests
+
+
+def test_a_model_of_no_use_is_told_before_its_weights_come(hub):
+    def check(config, name):
+        raise ConfigError(f"{name} is {config['architectures'][0]}")
+
+    with pytest.raises(ConfigError, match="org/tiny is LlamaForCausalLM"):
+        resolve_model("org/tiny", progress=False, check=check)
+    assert not any("/store/" in request.path for request in hub.requests)
 
 
 def test_nothing_is_fetched_where_nothing_may_be(hub):
