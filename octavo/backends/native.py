@@ -52,23 +52,15 @@ class NativeBackend:
         threads: int = 0,
         isa: str | None = None,
     ) -> None:
-        if kv_dtype not in KV_DTYPES:
-            raise ConfigError(
-                f"--kv-cache-dtype {kv_dtype!r} is not known to the native backend; "
-                f"choose one of {', '.join(KV_DTYPES)}"
-            )
-        kv_name = KV_DTYPES[kv_dtype]
         self.vocab_size = vocab_size
-        self.cache_groups: tuple[CacheGroup, ...] = tuple(
-            _cache_group(need, kv_name) for need in program.cache
-        )
+        self.cache_groups: tuple[CacheGroup, ...] = cache_groups(program, kv_dtype)
         self._program = program
         self._described = describe(program, checkpoint, vocab_size)
         self._executor = _native.Executor(
             self._described,
             threads or usable_cpus(),
             _isa(isa),
-            kv_name,
+            KV_DTYPES[kv_dtype],
         )
         self._unpacked = [file.data for file in checkpoint.files]
         self._executor.begin_loading()
@@ -141,6 +133,16 @@ class NativeStep:
             raise RuntimeError("this step's memory has been used by a later one")
         token_ids, rows = self._executor.sample(self._batch.sampling, masks)
         return StepOutput(token_ids, tuple(row and RowLogprobs(*row) for row in rows))
+
+
+def cache_groups(program: Program, kv_dtype: str) -> tuple[CacheGroup, ...]:
+    """The groups of a program's cache with numbers of this type. ConfigError: it is unknown."""
+    if kv_dtype not in KV_DTYPES:
+        raise ConfigError(
+            f"--kv-cache-dtype {kv_dtype!r} is not known to the native backend; "
+            f"choose one of {', '.join(KV_DTYPES)}"
+        )
+    return tuple(_cache_group(need, KV_DTYPES[kv_dtype]) for need in program.cache)
 
 
 def _cache_group(need: CacheNeed, kv_name: str) -> CacheGroup:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from octavo.cli.ask import MODEL_GROUPS, AskOptions, open_source, sampling_of, tell
 from octavo.cli.report import exit_code_of
+from octavo.cli.terminal import read_stdin
 from octavo.config import parse_values, usage
 from octavo.config.fields import integer, option, text
-from octavo.errors import ConfigError, UsageError
+from octavo.errors import UsageError
 
 if TYPE_CHECKING:
     from octavo.cli.ask import Load
@@ -56,12 +57,9 @@ def _complete(argv: Sequence[str], load: "Load | None") -> int:
 
 
 def _read_prompt() -> str:
-    if sys.stdin is None or sys.stdin.isatty():
-        raise UsageError("a prompt is needed: --prompt TEXT, or a text on standard input")
-    try:
-        prompt = sys.stdin.buffer.read().decode().removesuffix("\n")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"the prompt on standard input is no UTF-8: {error}") from None
+    prompt = read_stdin(
+        "the prompt", "a prompt is needed: --prompt TEXT, or a text on standard input"
+    )
     if not prompt:
         raise UsageError("the prompt on standard input is empty")
     return prompt

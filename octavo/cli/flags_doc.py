@@ -8,6 +8,11 @@ from typing import Any
 from octavo.cli.bench.profile import ProfileOptions
 from octavo.cli.chat import ChatOptions
 from octavo.cli.complete import CompleteOptions
+from octavo.cli.models.info import InfoOptions
+from octavo.cli.models.list import ListOptions
+from octavo.cli.models.pull import PullOptions
+from octavo.cli.models.rm import RmOptions
+from octavo.cli.tokenize import TokenizeOptions
 from octavo.config.config import GROUPS
 from octavo.config.fields import Flag, default_in_words, flags_of
 from octavo.config.names import REASONING_PARSERS, TOOL_PARSERS
@@ -40,6 +45,20 @@ _BENCH = """\
 `octavo bench profile [MODEL] [flags]`. Exit codes as above, with `bench: fatal:`.
 """
 
+_MODELS = """\
+# Flags of `octavo models`
+
+`octavo models list [flags]`, `octavo models pull MODEL [flags]`, `octavo models rm MODEL [flags]`,
+`octavo models info MODEL [flags]`. Exit codes as above, with `models: fatal:`; 1 also when rm asks
+and the answer is no.
+"""
+
+_TOKENIZE = """\
+# Flags of `octavo tokenize`
+
+`octavo tokenize MODEL [TEXT] [flags]`. Exit codes as above, with `tokenize: fatal:`.
+"""
+
 
 def flags_document() -> str:
     """The text of docs/flags.md."""
@@ -53,8 +72,11 @@ def flags_document() -> str:
     lines += [f"`--tool-call-parser`: auto, none, {', '.join(TOOL_PARSERS)}.", ""]
     lines += [f"`--reasoning-parser`: auto, none, {', '.join(REASONING_PARSERS)}.", ""]
     lines += [_ASKING]
-    for options in (ChatOptions, CompleteOptions):
-        lines += _section(options)
+    lines += _section(ChatOptions) + _section(CompleteOptions)
+    lines += [_MODELS]
+    lines += _section(ListOptions) + _section(PullOptions)
+    lines += _section(RmOptions) + _section(InfoOptions)
+    lines += [_TOKENIZE, *_section(TokenizeOptions)]
     lines += [_BENCH, *_section(ProfileOptions)]
     return "\n".join(lines).rstrip("\n") + "\n"
 
@@ -88,8 +110,16 @@ def _environment_rows() -> Iterator[str]:
     yield _row(
         "`OCTAVO_CACHE`",
         "`octavo` in `$XDG_CACHE_HOME` or `~/.cache`",
-        "Folder of fetched models.",
+        "Folder of the quick-start model.",
     )
+    yield _row(
+        "`HF_HOME`, `HF_HUB_CACHE`",
+        "`~/.cache/huggingface`, `hub` in it",
+        "Folder of what is fetched from the hub, shared with other programs.",
+    )
+    yield _row("`HF_TOKEN`", "unset", "Token for gated and private models of the hub.")
+    yield _row("`HF_ENDPOINT`", "`https://huggingface.co`", "Address of the hub, or of a mirror.")
+    yield _row("`HF_HUB_OFFLINE`", "off", "1: the hub is never asked; what is cached is used.")
     yield _row(
         "`OCTAVO_ISA`",
         "auto",

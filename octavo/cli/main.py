@@ -9,6 +9,10 @@ COMMANDS = {
     "serve": Command("Serve a model over the OpenAI API.", "octavo.cli.serve:serve_command"),
     "chat": Command("Chat with a model in the terminal.", "octavo.cli.chat:chat_command"),
     "complete": Command("Complete one prompt.", "octavo.cli.complete:complete_command"),
+    "models": Command(
+        "List, fetch, describe and remove models.", "octavo.cli.models.command:models_command"
+    ),
+    "tokenize": Command("Show the tokens of a text.", "octavo.cli.tokenize:tokenize_command"),
     "bench": Command("Measure a model on this machine.", "octavo.cli.bench.command:bench_command"),
 }
 

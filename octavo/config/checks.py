@@ -11,7 +11,13 @@ from octavo.config.config import Config
 from octavo.config.feature_options import VIDEO_PARTITIONS
 from octavo.config.media import check_media_limits
 from octavo.config.names import REASONING_PARSERS, TOOL_PARSERS
-from octavo.config.options import BACKENDS, DEVICES, KV_CACHE_DTYPES, SCHEDULING_POLICIES
+from octavo.config.options import (
+    BACKENDS,
+    DEVICES,
+    KV_CACHE_DTYPES,
+    MAX_POOL_TOKENS,
+    SCHEDULING_POLICIES,
+)
 from octavo.config.speculative import speculative_config
 from octavo.config.transfer import check_offload_config, transfer_config
 from octavo.errors import ConfigError, NotBuilt, UsageError
@@ -123,6 +129,11 @@ def _check_sizes(config: Config) -> None:
     if cache.block_size % 16:
         raise ConfigError(f"--block-size must be a multiple of 16, not {cache.block_size}")
     pool = cache.num_blocks * cache.block_size
+    if pool > MAX_POOL_TOKENS:
+        raise ConfigError(
+            f"--num-blocks {cache.num_blocks} x --block-size {cache.block_size} are {pool} tokens; "
+            f"the KV cache holds at most {MAX_POOL_TOKENS}; lower --num-blocks"
+        )
     if 0 < pool < length:
         raise ConfigError(
             f"--max-model-len is {length} tokens, but the KV cache holds {pool} "

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from octavo.config.fields import any_text, integer, number, option, size_bytes, switch, text
 
+MAX_BLOCK_SIZE = 4096  # a request takes whole blocks: larger ones only waste
+MAX_POOL_TOKENS = 2**31 - 1  # slots are numbered by 32 bits
 DEFAULT_MODEL = "smollm2"
 SCHEDULING_POLICIES = ("fcfs", "priority", "lpm")
 BACKENDS = ("auto", "reference", "native")
@@ -18,8 +20,8 @@ class ModelOptions:
     model: str = option(
         DEFAULT_MODEL,
         "--model",
-        doc="A model folder, a .gguf file, or the quick-start name smollm2. "
-        "The same as the argument MODEL.",
+        doc="A model folder, a .gguf file, a hub id as org/name or org/name:Q4_K_M (fetched once), "
+        "or the quick-start name smollm2. The same as the argument MODEL.",
         convert=text,
     )
     tokenizer_config: str | None = option(
@@ -92,8 +94,8 @@ class CacheOptions:
     block_size: int = option(
         32,
         "--block-size",
-        doc="Tokens in a block of the KV cache, a multiple of 16.",
-        convert=integer(1),
+        doc=f"Tokens in a block of the KV cache, a multiple of 16, up to {MAX_BLOCK_SIZE}.",
+        convert=integer(1, MAX_BLOCK_SIZE),
         metavar="N",
     )
     num_blocks: int = option(
@@ -101,7 +103,7 @@ class CacheOptions:
         "--num-blocks",
         doc="Blocks of the KV cache. 0: as many as fit in --kv-cache-memory, "
         "never less than one full model length.",
-        convert=integer(0),
+        convert=integer(0, MAX_POOL_TOKENS),
         metavar="N",
     )
     kv_cache_memory: int = option(

@@ -21,6 +21,8 @@ from octavo.errors import UsageError
 
 E = TypeVar("E")
 SERVES = "Serve MODEL over the OpenAI API."
+ARGUMENTS = "[MODEL] [flags]"
+MODEL_FLAG = ("--model",)
 
 
 class Shown(Exception):
@@ -31,9 +33,9 @@ class Shown(Exception):
         self.text = text
 
 
-def usage(prog: str) -> str:
+def usage(prog: str, arguments: str = ARGUMENTS) -> str:
     """The usage lines that accompany a usage error."""
-    return f"usage: {prog} [MODEL] [flags]\n       {prog} --help lists every flag"
+    return f"usage: {prog} {arguments}\n       {prog} --help lists every flag"
 
 
 def parse_args(
@@ -47,7 +49,7 @@ def parse_args(
 
     Raises UsageError, ConfigError or NotBuilt, and Shown for --help and --version.
     """
-    values = _values(argv, prog, GROUPS.values())
+    values = _values(argv, build_parser(prog, GROUPS.values()), MODEL_FLAG)
     return checked_config(values, default_model, os.environ if environ is None else environ)
 
 
@@ -71,24 +73,30 @@ def parse_values(
     *,
     prog: str,
     description: str = SERVES,
+    arguments: str = ARGUMENTS,
+    positional: Sequence[str] = MODEL_FLAG,
 ) -> tuple[dict[str, Any], E]:
     """The values given of some groups of `Config`, by field name, and those of `extra`.
 
-    Each value is checked alone. Raises UsageError, and Shown for --help and --version.
+    arguments: how the usage writes them. positional: the flags that words without a flag stand for,
+    in their order. Each value is checked alone. Raises UsageError, and Shown for --help and
+    --version.
     """
-    values = _values(argv, prog, [*(GROUPS[name] for name in groups), extra], description)
+    described = [*(GROUPS[name] for name in groups), extra]
+    parser = build_parser(prog, described, description, arguments)
+    values = _values(argv, parser, positional)
     names = [member.name for member, _ in flags_of(extra)]
     return values, extra(**{name: values.pop(name) for name in names if name in values})
 
 
 def build_parser(
-    prog: str, groups: Iterable[Any], description: str = SERVES
+    prog: str, groups: Iterable[Any], description: str = SERVES, arguments: str = ARGUMENTS
 ) -> argparse.ArgumentParser:
     """The parser of the fields of these options classes. Values not given stay unset."""
     groups = list(groups)
     parser = argparse.ArgumentParser(
         prog=prog,
-        usage=f"{prog} [MODEL] [flags]",
+        usage=f"{prog} {arguments}",
         description=f"{description} Flags take their value as --flag VALUE or --flag=VALUE; "
         "of a flag given twice the last value counts.",
         epilog=_environment_help(groups),
@@ -111,28 +119,34 @@ def build_parser(
 
 
 def bind_values(
-    argv: Sequence[str], takes_value: Mapping[str, bool]
+    argv: Sequence[str], takes_value: Mapping[str, bool], positional: Sequence[str] = MODEL_FLAG
 ) -> list[tuple[str, str | None]]:
-    """The flags in order, each with its value; the lone argument as `--model` at the end.
+    """The flags in order, each with its value; words without one as the flags `positional`, last.
 
     A word after a flag that takes a value is its value, whatever it looks like. Raises UsageError.
     """
     bound: list[tuple[str, str | None]] = []
-    positional: list[str] = []
+    lone: list[str] = []
     words = iter(argv)
     for word in words:
         if word == "--":
-            positional += words
+            lone += words
         elif not word.startswith("-") or word == "-":
-            positional.append(word)
+            lone.append(word)
         else:
             bound.append(_bind(word, words, takes_value))
-    if len(positional) > 1:
-        raise UsageError(f"one MODEL is served, but {len(positional)} were given: {positional}")
-    if positional:
-        if any(name == "--model" for name, _ in bound):
-            raise UsageError(f"MODEL is given twice, as {positional[0]!r} and by --model")
-        bound.append(("--model", positional[0]))
+    if len(lone) > len(positional):
+        wanted = " and ".join(flag.removeprefix("--").upper() for flag in positional)
+        raise UsageError(
+            f"{f'one {wanted}' if wanted else 'no argument'} may stand without a flag, but "
+            f"{len(lone)} were given: {lone}"
+        )
+    given = {name for name, _ in bound}
+    for flag, word in zip(positional, lone, strict=False):
+        if flag in given:
+            name = flag.removeprefix("--").upper()
+            raise UsageError(f"{name} is given twice, as {word!r} and by {flag}")
+        bound.append((flag, word))
     return bound
 
 
@@ -154,15 +168,14 @@ def _bind(
 
 
 def _values(
-    argv: Sequence[str], prog: str, groups: Iterable[Any], description: str = SERVES
+    argv: Sequence[str], parser: argparse.ArgumentParser, positional: Sequence[str]
 ) -> dict[str, Any]:
     """Values by field name, only those given."""
-    parser = build_parser(prog, groups, description)
     # argparse has no public list of its flags; `_option_string_actions` has been it since 2.7.
     actions = parser._option_string_actions
     takes_value = {name: action.nargs != 0 for name, action in actions.items()}
     namespace = argparse.Namespace()
-    for name, text in bind_values(argv, takes_value):
+    for name, text in bind_values(argv, takes_value, positional):
         action = actions[name]
         if text is None or not callable(action.type):
             action(parser, namespace, text, name)

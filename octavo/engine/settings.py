@@ -42,7 +42,7 @@ class EngineSettings:
         """Fit the cache to memory and the model length to the cache.
 
         model_len: the longest context the model knows. Raises ConfigError when an explicit length
-        does not fit the pool or the memory.
+        does not fit the pool, or an explicit pool the memory.
         """
         cache, scheduler = config.cache, config.scheduler
         if config.model.max_model_len > model_len:
@@ -52,9 +52,14 @@ class EngineSettings:
             )
         wanted_len = config.model.max_model_len or model_len
         block_bytes = cache.block_size * sum(group.bytes_per_token for group in groups)
-        num_blocks = cache.num_blocks or _auto_blocks(
-            config, block_bytes, wanted_len, free_memory_bytes
-        )
+        free = available_memory_bytes() if free_memory_bytes is None else free_memory_bytes
+        num_blocks = cache.num_blocks or _auto_blocks(config, block_bytes, wanted_len, free)
+        if cache.num_blocks * block_bytes > free:
+            raise ConfigError(
+                f"--num-blocks {num_blocks} x --block-size {cache.block_size} is a KV cache of "
+                f"{num_blocks * block_bytes / 2**20:.0f} MiB, but {free / 2**20:.0f} MiB are free; "
+                f"lower --num-blocks to {free // block_bytes} or less"
+            )
         pool_len = num_blocks * cache.block_size
         if wanted_len > pool_len and config.model.max_model_len:
             raise ConfigError(
@@ -86,9 +91,7 @@ class EngineSettings:
         )
 
 
-def _auto_blocks(
-    config: Config, block_bytes: int, model_len: int, free_memory_bytes: int | None
-) -> int:
+def _auto_blocks(config: Config, block_bytes: int, model_len: int, free_memory_bytes: int) -> int:
     """As many blocks as fit, at least one full model length, at most what all sequences can use."""
     cache = config.cache
     full_length = -(-model_len // cache.block_size)
@@ -101,8 +104,7 @@ def _auto_blocks(
             )
         # An explicit size is kept, the model length is fitted down to it.
         return min(fitting, full_length * config.scheduler.max_num_seqs)
-    free = available_memory_bytes() if free_memory_bytes is None else free_memory_bytes
-    fitting = int(free * FREE_MEMORY_SHARE) // block_bytes
+    fitting = int(free_memory_bytes * FREE_MEMORY_SHARE) // block_bytes
     most = full_length * config.scheduler.max_num_seqs
     return max(full_length, min(fitting, most))
 

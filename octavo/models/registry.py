@@ -1,6 +1,6 @@
 """Which family serves an architecture; `build`: from an open checkpoint to a checked program."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol, TypeVar
@@ -10,6 +10,7 @@ from octavo.graph import Graph, Program
 from octavo.models.fields import shown
 from octavo.weights.check import check_tensors
 from octavo.weights.checkpoint import CONFIG_NAME, Checkpoint, WeightTensor
+from octavo.weights.mapped import model_label
 
 FAMILY_MODULES = ("gemma", "llama")
 
@@ -89,6 +90,11 @@ def families() -> tuple[Family, ...]:
     return tuple(_FAMILIES)
 
 
+def architecture_names() -> frozenset[str]:
+    """Every name of an architecture that is served, of config.json and of GGUF."""
+    return frozenset(name for family in families() for name in family.architectures + family.gguf)
+
+
 def build(checkpoint: Checkpoint) -> Model:
     """Read the configuration, write the program, check the tensors against it; loads nothing.
 
@@ -97,7 +103,8 @@ def build(checkpoint: Checkpoint) -> Model:
     """
     architecture, family = _resolve(checkpoint)
     is_gguf = checkpoint.format == "gguf"
-    where = checkpoint.path.name if is_gguf else f"{checkpoint.path.name}/{CONFIG_NAME}"
+    label = model_label(checkpoint.path)
+    where = label if is_gguf else f"{label}/{CONFIG_NAME}"
     try:
         config: ModelConfig = (
             family.config.from_gguf(checkpoint.metadata, checkpoint.tensors)
@@ -113,19 +120,30 @@ def build(checkpoint: Checkpoint) -> Model:
     return Model(architecture, program, config)
 
 
+def check_config(config: Mapping[str, Any], label: str) -> None:
+    """Raise ConfigError if no family serves the architectures of a config.json."""
+    names = config.get("architectures")
+    if isinstance(names, list):  # else opening the model says what is wrong
+        _family([name for name in names if isinstance(name, str)], False, label)
+
+
 def _resolve(checkpoint: Checkpoint) -> tuple[str, Family]:
     """The first architecture of the checkpoint that some family serves."""
     is_gguf = checkpoint.format == "gguf"
+    wanted = [checkpoint.architecture] if is_gguf else list(checkpoint.hf_config["architectures"])
+    return _family(wanted, is_gguf, model_label(checkpoint.path))
+
+
+def _family(wanted: Sequence[str], is_gguf: bool, label: str) -> tuple[str, Family]:
     known = {
         name: family
         for family in families()
         for name in (family.gguf if is_gguf else family.architectures)
     }
-    wanted = [checkpoint.architecture] if is_gguf else list(checkpoint.hf_config["architectures"])
     for name in wanted:
         if name in known:
             return name, known[name]
     raise ConfigError(
-        f"{checkpoint.path.name}: the architecture {', '.join(map(shown, wanted[:3]))} is not "
+        f"{label}: the architecture {', '.join(map(shown, wanted[:3]))} is not "
         f"known; known are {', '.join(sorted(known))}"
     )

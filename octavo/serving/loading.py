@@ -52,11 +52,11 @@ class Served:
 
 def load_served(config: Config) -> Served:
     """Load the model that the flags name. Raises ConfigError with one sentence for people."""
-    from octavo.models.registry import build
+    from octavo.models.registry import build, check_config
     from octavo.weights.checkpoint import open_checkpoint
     from octavo.weights.resolve import resolve_model
 
-    with open_checkpoint(resolve_model(config.model.model)) as checkpoint:
+    with open_checkpoint(resolve_model(config.model.model, check=check_config)) as checkpoint:
         model = build(checkpoint)
         vocab_size = _vocab_size(checkpoint, model)
         # The native backend now begins to load, in a thread that needs no Python.

@@ -110,6 +110,16 @@ class HFTokenizer:
         self.max_token_bytes = max(self._spelling.longest(self._tokens), max(added, default=0))
         self._literal = LiteralEncoder(backend, self.special_tokens)
 
+    @property
+    def kind(self) -> str:
+        """`byte-level BPE` say: the library's name of the model, and how it spells all else."""
+        decoder = self._backend.decoder
+        state = "" if decoder is None else decoder.__getstate__().decode()
+        name = type(self._backend.model).__name__
+        if '"ByteLevel"' in state:
+            return f"byte-level {name}"
+        return f"{name} with byte fallback" if '"ByteFallback"' in state else name
+
     def _named(self, name: str) -> tuple[str | None, int | None]:
         token = token_content(self._config.get(name))
         number = None if token is None else self._backend.token_to_id(token)

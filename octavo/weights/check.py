@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 
 from octavo.errors import ModelFileError
 from octavo.weights.checkpoint import Checkpoint
-from octavo.weights.mapped import file_label, shown
+from octavo.weights.mapped import model_label, shown
 
 _SHOWN = 3  # names in one message
 
@@ -23,7 +23,7 @@ def check_tensors(
     with a `*` is a pattern for the whole name (`*.rotary_emb.inv_freq`).
     """
     tensors = checkpoint.tensors
-    name = file_label(checkpoint.path)
+    name = model_label(checkpoint.path)
     missing = [key for key in expected if key not in tensors and not _covers(may_be_absent, key)]
     if missing:
         raise ModelFileError(f"{name}: {_count(missing)} missing: {_names(missing)}")

@@ -14,7 +14,14 @@ from octavo.errors import ModelFileError
 from octavo.weights import names
 from octavo.weights.encodings import TensorType
 from octavo.weights.gguf import read_gguf
-from octavo.weights.mapped import MappedFile, StoredTensor, file_label, read_json_object, shown
+from octavo.weights.mapped import (
+    MappedFile,
+    StoredTensor,
+    file_label,
+    model_label,
+    read_json_object,
+    shown,
+)
 from octavo.weights.names import InterleavedHeads, PlusOne, Transform
 from octavo.weights.quants import DECODED_TYPES, decode
 from octavo.weights.safetensors import inside, read_folder
@@ -129,7 +136,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
 def _open_folder(folder: Path) -> Checkpoint:
     # The name may be "." or end in "..": messages show the real one.
     folder = folder.resolve()
-    config = read_json_object(inside(folder, CONFIG_NAME, CONFIG_NAME))
+    config = read_config(folder)
     architectures = config.get("architectures")
     if (
         not isinstance(architectures, list)
@@ -148,6 +155,16 @@ def _open_folder(folder: Path) -> Checkpoint:
         tensors={name: WeightTensor(name, stored) for name, stored in tensors.items()},
         files=files,
     )
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """config.json of a model folder. Raises ModelFileError."""
+    if not os.path.lexists(folder / CONFIG_NAME):
+        raise ModelFileError(
+            f"{model_label(folder)}: the folder has no {CONFIG_NAME}, so it is no model folder; "
+            "name the folder that holds it, or a .gguf file"
+        )
+    return read_json_object(inside(folder, CONFIG_NAME, CONFIG_NAME))
 
 
 def _generation_config(folder: Path) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from octavo.errors import ModelFileError
 from octavo.weights.encodings import GGML_TYPES, REMOVED_GGML_TYPES, TensorType
 from octavo.weights.gguf_metadata import Cursor, read_pairs
 from octavo.weights.mapped import MappedFile, StoredTensor, shown
@@ -23,6 +24,7 @@ MIN_TENSOR_BYTES = 8 + 1 + 4 + 8 + 4 + 8  # name length, one letter, dimensions,
 DEFAULT_ALIGNMENT = 32
 MAX_ALIGNMENT = 1 << 20
 
+_FIRST_PAIRS = 16  # among which `gguf_architecture` looks
 _PART_NAME = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
 
 
@@ -64,6 +66,24 @@ def read_gguf(path: Path) -> GGUFFile:
     if type(count) is not int or count < 0:
         raise first.files[0].broken("'split.count' must be a number")
     return first if count <= 1 else _join(path, first, count)
+
+
+def gguf_architecture(path: Path) -> str | None:
+    """`general.architecture`, which files have among their first keys; the rest is not read.
+
+    None: the file has none there, or is no GGUF file.
+    """
+    try:
+        cursor = Cursor(MappedFile(path))
+        _, pair_count = _read_header(cursor)
+        for index in range(min(pair_count, _FIRST_PAIRS)):
+            key = cursor.string(f"metadata key {index}")
+            value = cursor.value(cursor.kind(key), key)
+            if key == "general.architecture":
+                return value if isinstance(value, str) else None
+    except ModelFileError:
+        pass
+    return None
 
 
 def _read_one(path: Path) -> GGUFFile:

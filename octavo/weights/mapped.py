@@ -32,6 +32,17 @@ def file_label(path: Path) -> str:
     return name if name.isprintable() and len(name) <= _LABEL_LENGTH else shown(name)
 
 
+def model_label(path: Path) -> str:
+    """The name of a model's folder or file for messages.
+
+    A snapshot in the hub's cache is called by its repository: its own name is a commit.
+    """
+    repo = path.parent.parent.name
+    if path.parent.name == "snapshots" and repo.startswith("models--"):
+        return file_label(Path(repo)).removeprefix("models--").replace("--", "/", 1)
+    return file_label(path)
+
+
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
     """One tensor as a file holds it.

@@ -74,6 +74,19 @@ def quick_path(model: QuickModel, environ: Mapping[str, str], *, progress: bool 
     return target
 
 
+def kept_path(model: QuickModel, environ: Mapping[str, str]) -> Path | None:
+    """The model's file, if it has been fetched and checked."""
+    target = cache_folder(environ) / "models" / Path(model.member).name
+    return target if _is_stamped(target, model) else None
+
+
+def forget(model: QuickModel, environ: Mapping[str, str]) -> None:
+    """Remove the fetched file; absent is fine. Raises OSError."""
+    target = cache_folder(environ) / "models" / Path(model.member).name
+    _stamp_path(target).unlink(missing_ok=True)
+    target.unlink(missing_ok=True)
+
+
 def cache_folder(environ: Mapping[str, str]) -> Path:
     """OCTAVO_CACHE, else `octavo` in the user's cache folder (XDG base directories)."""
     if own := environ.get("OCTAVO_CACHE"):

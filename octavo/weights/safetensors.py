@@ -14,6 +14,7 @@ from octavo.weights.encodings import SAFETENSORS_TYPES, TensorType
 from octavo.weights.mapped import (
     MappedFile,
     StoredTensor,
+    model_label,
     parse_json,
     read_json_object,
     shown,
@@ -55,7 +56,8 @@ def read_folder(folder: Path) -> tuple[dict[str, StoredTensor], tuple[MappedFile
 def inside(folder: Path, name: str, named_by: str) -> Path:
     """`folder / name`, refused unless the file it leads to lies in the folder, links followed.
 
-    The snapshots of the hub's cache are folders of links into `blobs` beside them: those are right.
+    The snapshots of the hub's cache are folders of links into `blobs` beside them, which may lead
+    on into the `blobs` that all models of the cache share: those are right.
     named_by: the file that an error names.
     """
     path = folder / name
@@ -65,7 +67,8 @@ def inside(folder: Path, name: str, named_by: str) -> Path:
         raise ModelFileError(f"{named_by}: {shown(name)} is no usable file name") from None
     roots = [root]
     if root.parent.name == "snapshots":
-        roots.append(root.parent.parent / "blobs")
+        repo = root.parent.parent
+        roots += [repo / "blobs", repo.parent / "blobs"]
     if not any(real.is_relative_to(root) for root in roots):
         raise ModelFileError(f"{named_by}: {shown(name)} leads outside the model's folder")
     return path
@@ -173,7 +176,7 @@ def _read_shards(folder: Path) -> tuple[dict[str, StoredTensor], tuple[MappedFil
 
 
 def _nothing_to_read(folder: Path) -> str:
-    message = f"{folder.name}: the folder has no {SINGLE_NAME} and no {INDEX_NAME}"
+    message = f"{model_label(folder)}: the folder has no {SINGLE_NAME} and no {INDEX_NAME}"
     try:
         pickles = sorted(path.name for path in folder.iterdir() if path.suffix in _PICKLES)
     except OSError:

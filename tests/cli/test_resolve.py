@@ -2,8 +2,8 @@
 
 import pytest
 
-from octavo.errors import ModelFileError, NotBuilt
-from octavo.weights import resolve
+from octavo.errors import ModelFileError
+from octavo.weights import hub, resolve
 from octavo.weights.resolve import resolve_model
 
 
@@ -36,6 +36,16 @@ def test_an_absent_model_is_named(name):
 
 
 @pytest.mark.parametrize("name", ["org/name", "Org-1/Name.2-B", "org/name:Q4_K_M"])
-def test_hub_ids_are_not_built(name):
-    with pytest.raises(NotBuilt, match=f"{name}.*not built"):
+def test_a_hub_id_goes_to_the_hub(name, monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(hub, "hub_path", lambda hub_id, **_: asked.append(str(hub_id)) or tmp_path)
+    assert resolve_model(name) == tmp_path
+    assert asked == [name]
+
+
+@pytest.mark.parametrize(
+    "name", ["org/a/b", "org//name", "-org/name", "org/..", "org/name:", "a/b--c"]
+)
+def test_what_is_no_hub_id_never_does(name):
+    with pytest.raises(ModelFileError, match="no model at"):
         resolve_model(name)

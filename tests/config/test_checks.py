@@ -48,6 +48,10 @@ WRONG = {
         ["--max-model-len", "4096", "--block-size", "16", "--num-blocks", "8"],
         ["--max-model-len", "4096", "128", "--num-blocks"],
     ),
+    "pool beyond all numbers": (
+        ["--num-blocks", "2147483647", "--block-size", "4096"],
+        ["--num-blocks 2147483647", "--block-size 4096", "at most 2147483647"],
+    ),
     "auto choice": (["--enable-auto-tool-choice", "--tool-call-parser", "none"], ["--tool-call"]),
     "transfer, no JSON": ([TRANSFER, "{"], [TRANSFER]),
     "transfer, NaN": ([TRANSFER, '{"kv_role": NaN}'], ["NaN"]),

@@ -171,6 +171,8 @@ WRONG = {
     "no sequences": (["--max-num-seqs", "0"], "--max-num-seqs"),
     "negative budget": (["--max-num-batched-tokens", "-1"], "--max-num-batched-tokens"),
     "no block": (["--block-size", "0"], "--block-size"),
+    "huge block": (["--block-size", "16777216"], "--block-size.*from 1 to 4096"),
+    "huge number of blocks": (["--num-blocks", "9" * 15], "--num-blocks.*2147483647"),
     "negative blocks": (["--num-blocks=-1"], "--num-blocks"),
     "bytes": (["--kv-cache-memory", "2 cows"], "--kv-cache-memory.*2 cows"),
     "nan": (["--drain-timeout", "nan"], "--drain-timeout"),

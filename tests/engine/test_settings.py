@@ -55,6 +55,12 @@ def test_cache_in_bytes() -> None:
     assert both.num_blocks == 9
 
 
+def test_blocks_beyond_the_memory_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"--num-blocks 100 .* 0 MiB are free; .* 50 or less"):
+        derive("--num-blocks", "100", free=50 * 3200)
+    assert derive("--num-blocks", "50", free=50 * 3200).num_blocks == 50
+
+
 @pytest.mark.parametrize(
     ("flags", "budget"),
     [

@@ -90,10 +90,15 @@ def refusal(path):
     return str(refused.value)
 
 
+def test_a_folder_without_config_is_named(tmp_path):
+    folder = tiny_llama(tmp_path / "my-model")
+    (folder / "config.json").unlink()
+    assert refusal(folder).startswith("my-model: the folder has no config.json")
+
+
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        (None, "cannot be read"),
         ("{", "not valid JSON"),
         ("[]", "no JSON object"),
         ("[" * 100_000, "nested too deeply"),
@@ -105,10 +110,7 @@ def refusal(path):
 )
 def test_config_of_no_sense(tmp_path, text, fault):
     folder = tiny_llama(tmp_path / "model")
-    if text is None:
-        (folder / "config.json").unlink()
-    else:
-        (folder / "config.json").write_text(text)
+    (folder / "config.json").write_text(text)
     message = refusal(folder)
     assert message.startswith("config.json: ")
     assert fault in message

@@ -1,0 +1,1 @@
+"""`octavo models`: the models on this machine."""
