@@ -46,8 +46,8 @@ def serve(config: Config, load: Callable[[Config], Served] = load_served) -> int
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
-        with early_stop():
-            return _serve(config, load)
+        with early_stop() as check:
+            return _serve(config, load, check)
     except StoppedEarly as stopped:
         logger.info("%s: ending before anything was served", stopped)
         return idle_exit_code(config)
@@ -63,21 +63,31 @@ class StoppedEarly(BaseException):
 
 
 @contextmanager
-def early_stop() -> Iterator[None]:
-    """Raise StoppedEarly when an ending signal comes and no event loop listens to it yet."""
+def early_stop() -> Iterator[Callable[[], None]]:
+    """Raise StoppedEarly when an ending signal comes and no event loop listens to it yet.
+
+    What it yields raises it again if one came: Python drops what is raised while an object is being
+    deleted, or in a callback.
+    """
+    heard: list[str] = []
 
     def stop(number: int, _: object) -> None:
-        raise StoppedEarly(signal.Signals(number).name)
+        heard.append(signal.Signals(number).name)
+        check()
+
+    def check() -> None:
+        if heard:
+            raise StoppedEarly(heard[0])
 
     before = {number: signal.signal(number, stop) for number in ENDING_SIGNALS}
     try:
-        yield
+        yield check
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _serve(config: Config, load: Callable[[Config], Served]) -> int:
+def _serve(config: Config, load: Callable[[Config], Served], check: Callable[[], None]) -> int:
     with Listener(config.server.host, config.server.port) as listener:
         pipe = ShutdownPipe(config.trace.shutdown_fifo) if config.trace.shutdown_fifo else None
         served = load(config)
@@ -93,6 +103,7 @@ def _serve(config: Config, load: Callable[[Config], Served]) -> int:
         listener.listen()
         import uvloop
 
+        check()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_run(config, served, settings, listener, pipe))
 

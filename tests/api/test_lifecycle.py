@@ -285,6 +285,33 @@ sys.exit(serve(parse_args(["x", *sys.argv[1:]]), load))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_is_not_lost_where_python_drops_exceptions(tmp_path, number):
+    deleting, script = tmp_path / "deleting", tmp_path / "script.json"
+    script.write_text('{"replies": [{"pieces": ["x"]}]}')
+    program = f"""
+import sys, time
+from pathlib import Path
+from octavo.api.lifecycle import serve
+from octavo.config import parse_args
+from octavo.testing.scripted.load import load_scripted
+from octavo.testing.scripted.script import Script
+
+class Deleted:
+    def __del__(self):
+        open({str(deleting)!r}, "w").close()
+        time.sleep(60)
+
+def load(config):
+    sys.unraisablehook = lambda dropped: None
+    Deleted()
+    return load_scripted(config, Script.read(Path({str(script)!r})))
+
+sys.exit(serve(parse_args(["x", *sys.argv[1:]]), load))
+"""
+    ends_well(program, deleting, number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_gives_up_weights_that_are_still_repacked(tmp_path, number):
     """The rest is loaded then, and the event loop runs."""
     waiting, script = tmp_path / "waiting", tmp_path / "script.json"
