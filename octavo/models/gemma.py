@@ -15,6 +15,7 @@ from octavo.models.sizes import (
     MAX_VOCAB,
     MAX_WIDTH,
     as_float32,
+    decoder_shapes,
     heads_of,
     kv_heads_of,
     vocab_size_of,
@@ -24,6 +25,13 @@ from octavo.weights.checkpoint import WeightTensor
 _GLOBAL_THETA = 1e6
 _LOCAL_THETA = 1e4
 _PATTERN = 6  # every sixth layer sees the whole context
+_NORMS = (
+    "input_layernorm",
+    "post_attention_layernorm",
+    "pre_feedforward_layernorm",
+    "post_feedforward_layernorm",
+    "norm",
+)
 _KINDS = ("sliding_attention", "full_attention")
 _LAYERS_OF_27B = 62  # the one size whose scale is not that of its head; GGUF does not store it
 
@@ -129,26 +137,8 @@ class Gemma3Config:
 
     def weight_shapes(self) -> dict[str, tuple[int, ...]]:
         """End of a module's name -> shape of its weight, [out, in]."""
-        hidden, inner = self.hidden_size, self.intermediate_size
-        q, kv = self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim
-        return {
-            "embed_tokens": (self.vocab_size, hidden),
-            "lm_head": (self.vocab_size, hidden),
-            "q_proj": (q, hidden),
-            "k_proj": (kv, hidden),
-            "v_proj": (kv, hidden),
-            "q_norm": (self.head_dim,),
-            "k_norm": (self.head_dim,),
-            "o_proj": (hidden, q),
-            "gate_proj": (inner, hidden),
-            "up_proj": (inner, hidden),
-            "down_proj": (hidden, inner),
-            "input_layernorm": (hidden,),
-            "post_attention_layernorm": (hidden,),
-            "pre_feedforward_layernorm": (hidden,),
-            "post_feedforward_layernorm": (hidden,),
-            "norm": (hidden,),
-        }
+        heads = dict.fromkeys(("q_norm", "k_norm"), (self.head_dim,))
+        return decoder_shapes(self, _NORMS) | heads
 
     def ignored_tensors(self) -> tuple[str, ...]:
         """Prefixes or patterns of tensors that may be present and are not read."""

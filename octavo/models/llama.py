@@ -17,6 +17,7 @@ from octavo.models.sizes import (
     MAX_VOCAB,
     MAX_WIDTH,
     as_float32,
+    decoder_shapes,
     heads_of,
     kv_heads_of,
     vocab_size_of,
@@ -119,22 +120,7 @@ class LlamaConfig:
 
     def weight_shapes(self) -> dict[str, tuple[int, ...]]:
         """End of a module's name -> shape of its weight, [out, in]."""
-        hidden, inner = self.hidden_size, self.intermediate_size
-        q, kv = self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim
-        return {
-            "embed_tokens": (self.vocab_size, hidden),
-            "lm_head": (self.vocab_size, hidden),
-            "q_proj": (q, hidden),
-            "k_proj": (kv, hidden),
-            "v_proj": (kv, hidden),
-            "o_proj": (hidden, q),
-            "gate_proj": (inner, hidden),
-            "up_proj": (inner, hidden),
-            "down_proj": (hidden, inner),
-            "input_layernorm": (hidden,),
-            "post_attention_layernorm": (hidden,),
-            "norm": (hidden,),
-        }
+        return decoder_shapes(self, ("input_layernorm", "post_attention_layernorm", "norm"))
 
     def ignored_tensors(self) -> tuple[str, ...]:
         """Prefixes or patterns of tensors that may be present and are not read."""

@@ -1,6 +1,7 @@
-"""Sizes that the settings of every decoder family hold, read within bounds."""
+"""Sizes that every decoder family has: read within bounds from settings, and what they shape."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -48,6 +49,41 @@ def vocab_size_of(tensors: Mapping[str, WeightTensor]) -> int:
     if embedding is None or len(embedding.shape) != 2:
         raise ModelFileError("tensor token_embd.weight is missing or no matrix")
     return embedding.shape[0]
+
+
+class DecoderSizes(Protocol):
+    """What the matrices of a decoder with gated MLPs are shaped by."""
+
+    @property
+    def vocab_size(self) -> int: ...
+    @property
+    def hidden_size(self) -> int: ...
+    @property
+    def intermediate_size(self) -> int: ...
+    @property
+    def num_heads(self) -> int: ...
+    @property
+    def num_kv_heads(self) -> int: ...
+    @property
+    def head_dim(self) -> int: ...
+
+
+def decoder_shapes(c: DecoderSizes, norms: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """End of a module's name -> shape of its weight, [out, in]; norms: the hidden state's."""
+    hidden, inner = c.hidden_size, c.intermediate_size
+    q, kv = c.num_heads * c.head_dim, c.num_kv_heads * c.head_dim
+    return {
+        "embed_tokens": (c.vocab_size, hidden),
+        "lm_head": (c.vocab_size, hidden),
+        "q_proj": (q, hidden),
+        "k_proj": (kv, hidden),
+        "v_proj": (kv, hidden),
+        "o_proj": (hidden, q),
+        "gate_proj": (inner, hidden),
+        "up_proj": (inner, hidden),
+        "down_proj": (hidden, inner),
+        **dict.fromkeys(norms, (hidden,)),
+    }
 
 
 def as_float32(value: float) -> float:
