@@ -98,8 +98,6 @@ _GEMMA_NORMS = frozenset(
 RULES: Mapping[str, NameRules] = {
     "gemma3": NameRules(_DENSE | _QK_NORM | _GEMMA3, plus_one=_GEMMA_NORMS),
     "llama": NameRules(_DENSE, _LLAMA_ROPE),
-    "qwen2": NameRules(_DENSE),
-    "qwen3": NameRules(_DENSE | _QK_NORM),
 }
 """GGUF `general.architecture` -> rules."""
 

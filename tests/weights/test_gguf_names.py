@@ -6,7 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from octavo.errors import ModelFileError
-from octavo.weights.names import RULES, InterleavedHeads, to_gguf, to_hugging_face, transform
+from octavo.weights.names import (
+    RULES,
+    InterleavedHeads,
+    PlusOne,
+    to_gguf,
+    to_hugging_face,
+    transform,
+)
 
 LLAMA = RULES["llama"]
 
@@ -79,7 +86,9 @@ def test_only_q_and_k_of_llama_are_reordered():
         "attn_output": None,
         "ffn_up": None,
     }
-    assert transform(RULES["qwen2"], "blk.0.attn_q.weight", 24, "qwen2", metadata) is None
+    gemma = RULES["gemma3"]
+    assert transform(gemma, "blk.0.attn_q.weight", 24, "gemma3", metadata) is None
+    assert transform(gemma, "blk.0.attn_q_norm.weight", 4, "gemma3", metadata) == PlusOne()
 
 
 def test_keys_default_to_the_heads_of_queries():
