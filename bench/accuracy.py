@@ -7,7 +7,7 @@ with blocks of 256 get it widened with zeros where its rows are no multiples, th
 Every document is read with its own words (teacher-forced), the cache in fp32. For each type: the
 mean over positions of KL(reference, other) over the whole vocabulary in nats, the perplexity beside
 the reference's, and how often the most likely token is the same. llama.cpp is measured when
-xllamacpp is installed.
+xllamacpp is installed. Ends with 1 if Octavo's KL is above the limit of a type.
 """
 
 import argparse
@@ -37,6 +37,8 @@ from octavo.weights.checkpoint import open_checkpoint
 from octavo.weights.resolve import resolve_model
 
 DOCUMENT = 512  # tokens
+LIMITS = {"F32": 1e-6, "F16": 1e-4, "BF16": 1e-4}  # of KL
+LIMIT = 2e-3  # of block types
 Score = Callable[[Sequence[int]], npt.NDArray[np.float32]]
 
 
@@ -90,8 +92,8 @@ class WholeProducts(ReferenceBackend):
         return product * np.float32(op.attrs.get("scale", 1.0))
 
 
-def main() -> None:
-    """Print two lines for each type."""
+def main() -> int:
+    """Print two lines for each type; 1 if one is above its limit."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", nargs="?", default="smollm2")
     parser.add_argument("--types", default=",".join(WEIGHT_TYPES))
@@ -101,14 +103,22 @@ def main() -> None:
     with open_checkpoint(source) as checkpoint:
         tokenizer = tokenizer_from_gguf(checkpoint.metadata, str(source))
     documents = make_documents(tokenizer.encode, args.tokens)
+    above = []
     print(f"{sum(map(len, documents))} tokens in {len(documents)} documents of {DOCUMENT}")
     with tempfile.TemporaryDirectory() as folder:
         for name in args.types.split(","):
             path = Path(folder) / f"{name}.gguf"
             widened = "widened" if write_in_type(source, path, name) else ""
-            for who, distance in measure(path, documents).items():
+            distances = measure(path, documents)
+            for who, distance in distances.items():
                 print(f"{name:6} {widened:7} {who:9} {distance.line(len(documents))}", flush=True)
             path.unlink()
+            ours = distances["octavo"]
+            if not ours.kl <= LIMITS.get(name, LIMIT) * ours.positions:
+                above.append(name)
+    if above:
+        print(f"above their limit: {', '.join(above)}")
+    return int(bool(above))
 
 
 def make_documents(encode: Callable[[str], list[int]], tokens: int) -> list[list[int]]:
@@ -185,4 +195,4 @@ def log_softmax(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
