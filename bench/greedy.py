@@ -5,8 +5,8 @@
 The files are those of accuracy.py. llama.cpp continues a few prompts, caches in fp32; Octavo reads
 the same words (teacher-forced, so that every position counts) and says what it would have chosen. A
 near tie is a position where it prefers another word by less than 0.1 nats. Every wider one is
-printed, with what the reference backend prefers there. Ends with 1 if there is a wider one at which
-the reference does not prefer Octavo's word. Needs xllamacpp.
+printed, with what the reference backend says of the two words. Ends with 1 if there is a wider one
+at which the reference does not prefer Octavo's word to llama.cpp's. Needs xllamacpp.
 """
 
 import argparse
@@ -44,7 +44,6 @@ class Choice(NamedTuple):
     """A position where Octavo prefers another word than llama.cpp, in nats by how much.
 
     by: Octavo; reference, peer: the reference and llama.cpp, for Octavo's word over llama.cpp's.
-    best: the reference's own.
     """
 
     prompt: int
@@ -54,7 +53,6 @@ class Choice(NamedTuple):
     by: float
     reference: float
     peer: float
-    best: int
 
 
 def main() -> int:
@@ -76,7 +74,7 @@ def main() -> int:
             choices = compare(path, prompts, args.tokens)
             path.unlink()
             wide = [choice for choice in choices if choice.by >= NEAR]
-            with_us = [choice for choice in wide if choice.best == choice.ours]
+            with_us = [choice for choice in wide if choice.reference > 0]
             unexplained += len(wide) - len(with_us)
             total = len(prompts) * args.tokens
             print(
@@ -125,9 +123,7 @@ def differences(
                 float(row[position, best] - row[position, theirs])
                 for row in (ours, reference, peer)
             )
-            found.append(
-                Choice(prompt, position, best, theirs, *gaps, int(reference[position].argmax()))
-            )
+            found.append(Choice(prompt, position, best, theirs, *gaps))
     return found
 
 

@@ -93,11 +93,12 @@ class Planner {
     }
 
     // Where one term of int8 would err too much (quant/activations.h): what attention is made of,
-    // whose errors the softmax enlarges, and what models read whose matrices have 2 bits a weight,
-    // the most sensitive ones.
+    // whose errors the softmax enlarges, and what matrices of 2 and 3 bits a weight read, whose
+    // models feel every error.
     bool needs_two_terms(int value) const {
-        return makes_attention(value) ||
-               is_read_by(value, [](WeightType type) { return type == WeightType::q2_k; });
+        return makes_attention(value) || is_read_by(value, [](WeightType type) {
+                   return type == WeightType::q2_k || type == WeightType::q3_k;
+               });
     }
 
     // Whether a linear makes queries, keys or values of this value: directly, or through rope and

@@ -60,7 +60,7 @@ def compare(made, **native):
     return mean_kl(reference.scores(TOKENS, [90]), ours.scores(TOKENS, [50, 40]))
 
 
-EXACT = ("F32", "F16", "BF16", "Q2_K")
+EXACT = ("F32", "F16", "BF16", "Q2_K", "Q3_K")
 """Types that read activations as they are, or in two terms of int8 everywhere."""
 
 
