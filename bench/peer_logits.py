@@ -83,13 +83,36 @@ class PeerModel:
 
     def scores(self, tokens: Sequence[int]) -> npt.NDArray[np.float32]:
         """Logits after each token of a fresh sequence, [len(tokens), vocab_size]."""
+        self._forget()
+        return self._read(tokens, 0)
+
+    def greedy(
+        self, prompt: Sequence[int], count: int
+    ) -> tuple[list[int], npt.NDArray[np.float32]]:
+        """`count` times the most likely token, end tokens too, and its logits [count, vocab_size].
+
+        Tokens after the prompt are read one by one, as a server does.
+        """
+        self._forget()
+        rows = [self._read(prompt, 0)[-1]]
+        tokens = [int(rows[0].argmax())]
+        while len(tokens) < count:
+            rows.append(self._read(tokens[-1:], len(prompt) + len(tokens) - 1)[-1])
+            tokens.append(int(rows[-1].argmax()))
+        return tokens, np.stack(rows)
+
+    def _forget(self) -> None:
+        memory = self._lib.llama_get_memory(self._context)
+        self._lib.llama_memory_clear(ctypes.c_void_p(memory), True)
+
+    def _read(self, tokens: Sequence[int], start: int) -> npt.NDArray[np.float32]:
+        """Logits after each token, the first of which is at position `start`."""
         lib, count = self._lib, len(tokens)
-        lib.llama_memory_clear(ctypes.c_void_p(lib.llama_get_memory(self._context)), True)
         batch = lib.llama_batch_init(count, 0, 1)
         batch.n_tokens = count
         for i, token in enumerate(tokens):
             batch.token[i] = token
-            batch.pos[i] = i
+            batch.pos[i] = start + i
             batch.n_seq_id[i] = 1
             batch.seq_id[i][0] = 0
             batch.logits[i] = 1

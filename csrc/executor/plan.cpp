@@ -71,9 +71,9 @@ class Planner {
     void take_linear(int index, const Op& op) {
         const int input = op.inputs[0];
         Place& quantised = plan_.quantised[static_cast<size_t>(input)];
-        if (quantised.stride == 0 && is_read_quantised(input)) {
+        if (quantised.stride == 0 && is_read_by(input, reads_q8)) {
             const int64_t cols = program_.widths[static_cast<size_t>(input)];
-            const int terms = makes_attention(input) ? 2 : 1;
+            const int terms = needs_two_terms(input) ? 2 : 1;
             plan_.terms[static_cast<size_t>(input)] = terms;
             const int64_t bytes = terms * q8_stride(cols) * static_cast<int64_t>(sizeof(Q8Block));
             quantised.stride = round_up(bytes / static_cast<int64_t>(sizeof(float)));
@@ -87,11 +87,20 @@ class Planner {
         plan_.phases.push_back({Phase::Kind::linears, {}, {index}});
     }
 
-    bool is_read_quantised(int value) const {
+    bool is_read_by(int value, bool (*is_meant)(WeightType)) const {
         return std::any_of(program_.ops.begin(), program_.ops.end(), [&](const Op& op) {
             return op.kind == OpKind::linear && op.inputs[0] == value &&
-                   reads_q8(program_.matrices[static_cast<size_t>(op.matrix)].type);
+                   is_meant(program_.matrices[static_cast<size_t>(op.matrix)].type);
         });
+    }
+
+    // Where one term of int8 would err too much (quant/activations.h): what attention is made of,
+    // whose errors the softmax enlarges, and what matrices of 2 and 3 bits a weight read, whose
+    // models feel every error.
+    bool needs_two_terms(int value) const {
+        return makes_attention(value) || is_read_by(value, [](WeightType type) {
+                   return type == WeightType::q2_k || type == WeightType::q3_k;
+               });
     }
 
     // Whether a linear makes queries, keys or values of this value: directly, or through rope and

@@ -52,7 +52,7 @@ def largest(groups: Floats) -> Floats:
 
 def least_squares(groups: Floats, codes: Floats) -> Floats:
     """[..., n] twice -> [...]: the factor that brings codes closest to the values."""
-    return divide(_dot(groups, codes), _dot(codes, codes))
+    return divide(dot(groups, codes), dot(codes, codes))
 
 
 def least_squares_line(groups: Floats, codes: Floats) -> tuple[Floats, Floats]:
@@ -75,6 +75,7 @@ def nearest(values: Floats, table: tuple[int, ...]) -> Bytes:
     return found
 
 
-def _dot(a: Floats, b: Floats) -> Floats:
+def dot(a: Floats, b: Floats) -> Floats:
+    """[..., n] twice -> [...]: the sums of the products."""
     product: Floats = np.einsum("...n,...n->...", a, b)
     return product

@@ -1,8 +1,8 @@
 """Quantises to super-blocks of 256 weights: Q2_K to Q6_K and IQ4_XS.
 
-Each sub-block gets the scale (and minimum) that suits it, by least squares from where its extremes
-put it; those are rounded to what the super-block can store, and then the weights to the nearest
-step of what was stored.
+Each sub-block gets the scale (and minimum) that suits it: by least squares from where its extremes
+put it, and from steps that leave its extremes out, whichever errs least. Those are rounded to what
+the super-block can store, and then the weights to the nearest step of what was stored.
 """
 
 import numpy as np
@@ -12,6 +12,7 @@ from octavo.testing.block_packing import (
     Bytes,
     Floats,
     divide,
+    dot,
     join,
     largest,
     least_squares,
@@ -26,6 +27,8 @@ from octavo.weights.quants_i import IQ4_VALUES
 Codes = NDArray[np.uint8]
 
 _ROUNDS = 2  # of steps from scales and scales from steps
+_SPANS = (1.0, 0.85, 0.7)  # of what lies between the extremes, which the steps cover at first
+_MORE_STEPS = (0.0, -0.8, -0.4, 0.4, 0.8)  # that the largest weight is at first beyond the last
 
 
 def quantise_q2_k(values: Floats) -> Bytes:
@@ -95,14 +98,7 @@ def _affine(
 
     groups: [blocks, sub-blocks, n]; steps 0..top, scales and minima 0..top_scale.
     """
-    low = np.minimum(groups.min(axis=-1), 0)
-    scales = (groups.max(axis=-1) - low) / np.float32(top)
-    for _ in range(_ROUNDS):
-        steps = np.rint(divide(groups - low[..., None], scales[..., None])).clip(0, top)
-        scales, low = least_squares_line(groups, steps)
-        # Minima are stored without a sign; the line through zero is the best that is left.
-        scales = np.where(low > 0, least_squares(groups, steps), scales)
-        low = np.minimum(low, 0)
+    scales, low = _best_lines(groups, top)
     d, scale_codes = _unsigned_scales(scales, top_scale)
     dmin, minimum_codes = _unsigned_scales(-low, top_scale)
     minima = dmin.astype(np.float32) * minimum_codes
@@ -118,14 +114,49 @@ def _symmetric(
 
     groups: [blocks, sub-blocks, n]; steps 0..2 half - 1, scales -half_scale..half_scale - 1.
     """
-    scales = largest(groups)[..., 0] / np.float32(-half)
-    for _ in range(_ROUNDS):
-        steps = np.rint(divide(groups, scales[..., None])).clip(-half, half - 1)
-        scales = least_squares(groups, steps)
+    scales = _best_scales(groups, half)
     d, codes = _signed_scales(scales, half_scale)
     stored = d.astype(np.float32) * codes
     steps = np.rint(divide(groups, stored[..., None])).clip(-half, half - 1)
     return d, codes, (steps + half).astype(np.uint8)
+
+
+def _best_lines(groups: Floats, top: int) -> tuple[Floats, Floats]:
+    """[..., n] -> scales and minima [...], the latter not above zero: steps are 0..top."""
+    bottom, height = np.minimum(groups.min(axis=-1), 0), groups.max(axis=-1)
+    best = np.full(bottom.shape, np.inf, np.float32)
+    best_scales, best_low = np.zeros_like(best), np.zeros_like(best)
+    for span in _SPANS:
+        scales = (height - bottom) * np.float32(span / top)
+        low = np.minimum((height + bottom - scales * top) / 2, 0)
+        for _ in range(_ROUNDS):
+            steps = np.rint(divide(groups - low[..., None], scales[..., None])).clip(0, top)
+            scales, low = least_squares_line(groups, steps)
+            # Minima are stored without a sign; the line through zero is the best that is left.
+            scales = np.where(low > 0, least_squares(groups, steps), scales)
+            low = np.minimum(low, 0)
+        left = groups - low[..., None] - scales[..., None] * steps
+        error = dot(left, left)
+        better = error < best
+        best = np.where(better, error, best)
+        best_scales = np.where(better, scales, best_scales)
+        best_low = np.where(better, low, best_low)
+    return best_scales, best_low
+
+
+def _best_scales(groups: Floats, half: int) -> Floats:
+    """[..., n] -> [...]: steps are -half..half - 1."""
+    extremes = largest(groups)[..., 0]
+    best_scales = best = np.zeros_like(extremes)
+    for more in _MORE_STEPS:
+        scales = extremes / np.float32(-half - more)
+        for _ in range(_ROUNDS):
+            steps = np.rint(divide(groups, scales[..., None])).clip(-half, half - 1)
+            scales = least_squares(groups, steps)
+        explained = scales * dot(groups, steps)  # of the sum of squares
+        best_scales = np.where(explained > best, scales, best_scales)
+        best = np.maximum(explained, best)
+    return best_scales
 
 
 def _unsigned_scales(scales: Floats, top: int) -> tuple[NDArray[np.float16], Codes]:

@@ -5,6 +5,9 @@ contexts over several partitions of attention. `test_native_smollm2.py` is the s
 """
 
 from collections.abc import Callable
+from functools import cache
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,11 +17,13 @@ from hypothesis import strategies as st
 
 from octavo._native import cpu_features
 from octavo.backends.native import NativeBackend
+from octavo.backends.native_program import WEIGHT_TYPES
 from octavo.models.registry import build
 from octavo.testing.companies import engine_sizes, visits
 from octavo.testing.company import Visit, alone, crowd, tight_pool, together
 from octavo.testing.tiny import tiny_llama
 from octavo.weights.checkpoint import open_checkpoint
+from octavo.weights.encodings import TensorType
 
 VOCAB = 200  # fewer than the model's, as with models whose embeddings have more rows than tokens
 KV_DTYPES = ("float16", "float32", "bfloat16")
@@ -27,34 +32,65 @@ TEXTS = np.random.default_rng(3).integers(0, VOCAB, (2, LONGEST)).tolist()
 
 Make = Callable[..., NativeBackend]
 
+OFTEN = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q8_0")
+LONG_TOO = ("Q5_K", "Q6_K", "IQ4_XS")  # a kernel of each kind, beside those
 
-@pytest.fixture(scope="module", params=["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q8_0"])
-def make(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Make:
-    """Makes backends of one model: make(threads=..., kv_dtype=..., isa=...)."""
-    path = tmp_path_factory.mktemp("tiny") / "model.gguf"
-    shape = {"hidden": 96, "heads": 6, "kv_heads": 2, "layers": 2, "intermediate": 96}
-    tiny_llama(path, format="gguf", weight_type=request.param, tie=True, **shape)
 
-    def backend(**how: Any) -> NativeBackend:
-        with open_checkpoint(path) as checkpoint:
+def pairs(quick: Callable[[str, str], bool]) -> list[Any]:
+    """Weight type, cache type: all, of which those that are not quick are marked slow."""
+    return [
+        pytest.param(kind, kv_dtype, marks=[] if quick(kind, kv_dtype) else [pytest.mark.slow])
+        for kind, kv_dtype in product(WEIGHT_TYPES, KV_DTYPES)
+    ]
+
+
+@pytest.fixture(scope="module")
+def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
+    """Makes backends of tiny models: make("Q4_0", threads=..., kv_dtype=..., isa=...)."""
+    folder = tmp_path_factory.mktemp("tiny")
+
+    @cache
+    def file(kind: str) -> Path:
+        shape = {"hidden": 96, "heads": 6, "kv_heads": 2, "layers": 2, "intermediate": 96}
+        if TensorType[kind].block_size == 256:
+            shape |= {"hidden": 256, "heads": 8, "intermediate": 256}
+        path = folder / f"{kind}.gguf"
+        return tiny_llama(path, format="gguf", weight_type=kind, tie=True, **shape)
+
+    def backend(kind: str, **how: Any) -> NativeBackend:
+        with open_checkpoint(file(kind)) as checkpoint:
+            assert {t.type.value for t in checkpoint.tensors.values() if len(t.shape) > 1} == {kind}
             program = build(checkpoint).program
             return NativeBackend(program, checkpoint, vocab_size=VOCAB, **how)
 
     return backend
 
 
-@pytest.fixture(scope="module", params=KV_DTYPES)
-def by_threads(request: Any, make: Make) -> dict[int, NativeBackend]:
-    return {threads: make(threads=threads, kv_dtype=request.param) for threads in (1, 2)}
+@pytest.fixture(scope="module")
+def by_threads(make: Make) -> Callable[[str, str], dict[int, NativeBackend]]:
+    @cache
+    def backends(kind: str, kv_dtype: str) -> dict[int, NativeBackend]:
+        return {threads: make(kind, threads=threads, kv_dtype=kv_dtype) for threads in (1, 2)}
+
+    return backends
 
 
+@pytest.mark.parametrize(
+    ("kind", "kv_dtype"), pairs(lambda kind, kv_dtype: kind in OFTEN or kv_dtype == "float16")
+)
 @settings(max_examples=8, deadline=None)
 @given(several=visits(VOCAB, most=5), sizes=engine_sizes(), threads=st.sampled_from([1, 2]))
 def test_alone_and_in_company(
-    by_threads: dict[int, NativeBackend], several: list[Visit], sizes: dict[str, Any], threads: int
+    by_threads: Callable[[str, str], dict[int, NativeBackend]],
+    kind: str,
+    kv_dtype: str,
+    several: list[Visit],
+    sizes: dict[str, Any],
+    threads: int,
 ) -> None:
-    company = together(by_threads[threads], several, **sizes)
-    for whole, got in zip(alone(by_threads[1], several), company.answers, strict=True):
+    backends = by_threads(kind, kv_dtype)
+    company = together(backends[threads], several, **sizes)
+    for whole, got in zip(alone(backends[1], several), company.answers, strict=True):
         assert got == whole.as_far_as(got)
 
 
@@ -71,14 +107,17 @@ def people(seed: int) -> list[Visit]:
     return crowd(seed, TEXTS, size=8, vocab_size=VOCAB, longest=LONGEST)
 
 
-@pytest.mark.parametrize("kv_dtype", KV_DTYPES)
-def test_long_contexts(make: Make, kv_dtype: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "kv_dtype"),
+    pairs(lambda kind, dtype: kind in OFTEN or (kind in LONG_TOO and dtype == "float16")),
+)
+def test_long_contexts(make: Make, kind: str, kv_dtype: str) -> None:
     """Every way gives what one thread gives alone in one chunk: so they are equal to each other."""
     visitors = people(KV_DTYPES.index(kv_dtype))
-    expected = alone(make(threads=1, kv_dtype=kv_dtype), visitors, **ROOM)
+    expected = alone(make(kind, threads=1, kv_dtype=kv_dtype), visitors, **ROOM)
     for threads, roomy, sizes in WAYS:
         pool = {} if roomy else {"num_blocks": tight_pool(visitors, sizes["block_size"])}
-        backend = make(threads=threads, kv_dtype=kv_dtype)
+        backend = make(kind, threads=threads, kv_dtype=kv_dtype)
         company = together(backend, visitors, **(ROOM | sizes | pool))
         for whole, got in zip(expected, company.answers, strict=True):
             assert got == whole.as_far_as(got), (threads, sizes)
@@ -88,9 +127,13 @@ def test_long_contexts(make: Make, kv_dtype: str) -> None:
 
 
 @pytest.mark.skipif("avx2" not in cpu_features(), reason="this CPU has no AVX2")
-def test_instruction_sets(make: Make) -> None:
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(k, marks=[] if k in OFTEN else [pytest.mark.slow]) for k in WEIGHT_TYPES],
+)
+def test_instruction_sets(make: Make, kind: str) -> None:
     first, _, _, *short = people(9)[:6]  # one long context: the scalar form takes its time
-    scalar = together(make(threads=2, isa="scalar"), [first, *short], **ROOM)
-    expected = alone(make(threads=1, isa="avx2"), [first, *short], **ROOM)
+    scalar = together(make(kind, threads=2, isa="scalar"), [first, *short], **ROOM)
+    expected = alone(make(kind, threads=1, isa="avx2"), [first, *short], **ROOM)
     for whole, got in zip(expected, scalar.answers, strict=True):
         assert got == whole.as_far_as(got)

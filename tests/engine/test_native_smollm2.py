@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from octavo.backends.native import NativeBackend
+from octavo.backends.native_program import WEIGHT_TYPES
 from octavo.models.registry import build
 from octavo.testing.company import alone, crowd, tight_pool, together
-from octavo.testing.requantise import reencode
+from octavo.testing.in_type import write_in_type
 from octavo.text.gguf_tokenizer import tokenizer_from_gguf
 from octavo.weights.checkpoint import open_checkpoint
 from octavo.weights.resolve import resolve_model
@@ -42,6 +43,17 @@ CASES = [
     ("Q4_0", "float32", 12, 2, TIGHT),
     ("Q4_1", "float32", 8, 2, UNCACHED),
     ("Q8_0", "float16", 10, 2, TINY_CHUNKS),
+    ("Q5_0", "float16", 6, 2, TIGHT),
+    ("Q5_1", "float32", 6, 2, TINY_CHUNKS),
+    ("IQ4_NL", "bfloat16", 6, 2, UNCACHED),
+    ("MXFP4", "float16", 6, 2, TIGHT),
+    # Widened to rows of 768.
+    ("Q2_K", "float16", 6, 2, TINY_CHUNKS),
+    ("Q3_K", "float32", 6, 2, TIGHT),
+    ("Q4_K", "float16", 6, 2, UNCACHED),
+    ("Q5_K", "bfloat16", 6, 2, TIGHT),
+    ("Q6_K", "float16", 6, 2, TINY_CHUNKS),
+    ("IQ4_XS", "float32", 6, 2, TIGHT),
 ]
 
 
@@ -75,10 +87,14 @@ def files(published: Path, folder: Path) -> Callable[[str], Path]:
         if weight_type == "published":
             return published
         path = folder / f"{weight_type}.gguf"
-        reencode(published, path, weight_type)
+        write_in_type(published, path, weight_type)
         return path
 
     return file
+
+
+def test_every_type_has_its_case() -> None:
+    assert {case[0] for case in CASES} == {"published", *WEIGHT_TYPES}
 
 
 @pytest.mark.parametrize(

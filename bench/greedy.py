@@ -1,0 +1,140 @@
+"""Does Octavo choose the words that llama.cpp chooses, greedily, on the same file in every type?
+
+    python bench/greedy.py [MODEL.gguf] [--types Q4_0,Q6_K] [--tokens 32]
+
+The files are those of accuracy.py. llama.cpp continues a few prompts, caches in fp32; Octavo reads
+the same words (teacher-forced, so that every position counts) and says what it would have chosen. A
+near tie is a position where it prefers another word by less than 0.1 nats. Every wider one is
+printed, with what the reference backend says of the two words. Ends with 1 if there is a wider one
+at which the reference does not prefer Octavo's word to llama.cpp's. Needs xllamacpp.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from accuracy import WholeProducts, log_softmax, scores
+from peer_logits import PeerModel
+
+from octavo.backends.native import NativeBackend
+from octavo.backends.native_program import WEIGHT_TYPES
+from octavo.models.registry import build
+from octavo.testing.in_type import write_in_type
+from octavo.text.gguf_tokenizer import tokenizer_from_gguf
+from octavo.weights.checkpoint import open_checkpoint
+from octavo.weights.resolve import resolve_model
+
+NEAR = 0.1  # nats
+PROMPTS = (
+    "The capital of France is Paris, and the capital of Italy is",
+    "Once upon a time there was a small boat that wanted to see the ocean. One morning",
+    "def fibonacci(n):\n    if n < 2:\n        return n\n",
+    "To bake bread you need four things: flour, water, salt and yeast. First,",
+    "In 1969 the first people walked on the moon. The mission was called",
+    "Photosynthesis is the process by which plants turn sunlight into",
+)
+
+
+class Choice(NamedTuple):
+    """A position where Octavo prefers another word than llama.cpp, in nats by how much.
+
+    by: Octavo; reference, peer: the reference and llama.cpp, for Octavo's word over llama.cpp's.
+    """
+
+    prompt: int
+    position: int
+    ours: int
+    theirs: int
+    by: float
+    reference: float
+    peer: float
+
+
+def main() -> int:
+    """Print a line for each type and one for each wide difference; 1 if one is unexplained."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", nargs="?", default="smollm2")
+    parser.add_argument("--types", default=",".join(WEIGHT_TYPES))
+    parser.add_argument("--tokens", type=int, default=32)
+    args = parser.parse_args()
+    source = resolve_model(args.model)
+    with open_checkpoint(source) as checkpoint:
+        tokenizer = tokenizer_from_gguf(checkpoint.metadata, str(source))
+    prompts = [tokenizer.encode(text) for text in PROMPTS]
+    unexplained = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name in args.types.split(","):
+            path = Path(folder) / f"{name}.gguf"
+            write_in_type(source, path, name)
+            choices = compare(path, prompts, args.tokens)
+            path.unlink()
+            wide = [choice for choice in choices if choice.by >= NEAR]
+            with_us = [choice for choice in wide if choice.reference > 0]
+            unexplained += len(wide) - len(with_us)
+            total = len(prompts) * args.tokens
+            print(
+                f"{name:6} {total - len(choices)} of {total} the same, {len(choices) - len(wide)} "
+                f"near ties, {len(wide)} wider, the reference with Octavo in {len(with_us)}",
+                flush=True,
+            )
+            for choice in wide:
+                print(f"       {described(choice, tokenizer.decode)}", flush=True)
+    return int(unexplained > 0)
+
+
+def compare(path: Path, prompts: Sequence[list[int]], count: int) -> list[Choice]:
+    """Where Octavo would have chosen otherwise than llama.cpp did."""
+    with open_checkpoint(path) as checkpoint:
+        model = build(checkpoint)
+        rows = model.config.vocab_size
+        peer = PeerModel(path, vocab_size=rows)
+        native = NativeBackend(model.program, checkpoint, vocab_size=rows, kv_dtype="float32")
+        reference = WholeProducts(model.program, checkpoint, vocab_size=rows, kv_dtype="float32")
+        choices = []
+        for number, prompt in enumerate(prompts):
+            chosen, theirs = peer.greedy(prompt, count)
+            tokens = prompt + chosen[:-1]
+            ours, right = (scores(backend, tokens)[-count:] for backend in (native, reference))
+            choices += differences(
+                number, chosen, log_softmax(ours), log_softmax(right), log_softmax(theirs)
+            )
+        peer.close()
+    return choices
+
+
+def differences(
+    prompt: int,
+    chosen: Sequence[int],
+    ours: npt.NDArray[np.float64],
+    reference: npt.NDArray[np.float64],
+    peer: npt.NDArray[np.float64],
+) -> list[Choice]:
+    """Log-probabilities are [len(chosen), vocabulary] each."""
+    found = []
+    for position, theirs in enumerate(chosen):
+        best = int(ours[position].argmax())
+        if best != theirs:
+            gaps = (
+                float(row[position, best] - row[position, theirs])
+                for row in (ours, reference, peer)
+            )
+            found.append(Choice(prompt, position, best, theirs, *gaps))
+    return found
+
+
+def described(choice: Choice, decode: Callable[[Sequence[int]], str]) -> str:
+    """One line."""
+    return (
+        f"prompt {choice.prompt}, word {choice.position}: {decode([choice.ours])!r} instead of "
+        f"{decode([choice.theirs])!r}, by {choice.by:.3f}; reference by {choice.reference:+.3f}, "
+        f"llama.cpp by {choice.peer:+.3f}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
