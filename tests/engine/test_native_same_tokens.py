@@ -22,6 +22,7 @@ from octavo.models.registry import build
 from octavo.testing.companies import engine_sizes, visits
 from octavo.testing.company import Visit, alone, crowd, tight_pool, together
 from octavo.testing.tiny import tiny_llama
+from octavo.testing.tiny_gemma import tiny_gemma
 from octavo.weights.checkpoint import open_checkpoint
 from octavo.weights.encodings import TensorType
 
@@ -112,12 +113,29 @@ def people(seed: int) -> list[Visit]:
     pairs(lambda kind, dtype: kind in OFTEN or (kind in LONG_TOO and dtype == "float16")),
 )
 def test_long_contexts(make: Make, kind: str, kv_dtype: str) -> None:
+    every_way_agrees(
+        lambda threads: make(kind, threads=threads, kv_dtype=kv_dtype), KV_DTYPES.index(kv_dtype)
+    )
+
+
+def test_long_contexts_with_windows_in_some_layers(tmp_path: Path) -> None:
+    """Gemma's, which also has norms by head; the window spans partitions."""
+    shape = {"hidden": 96, "heads": 4, "kv_heads": 2, "window": 270}
+    path = tiny_gemma(tmp_path / "gemma.gguf", format="gguf", weight_type="Q8_0", **shape)
+    with open_checkpoint(path) as checkpoint:
+        program = build(checkpoint).program
+        every_way_agrees(
+            lambda threads: NativeBackend(program, checkpoint, vocab_size=VOCAB, threads=threads), 5
+        )
+
+
+def every_way_agrees(backend_of: Callable[[int], NativeBackend], seed: int) -> None:
     """Every way gives what one thread gives alone in one chunk: so they are equal to each other."""
-    visitors = people(KV_DTYPES.index(kv_dtype))
-    expected = alone(make(kind, threads=1, kv_dtype=kv_dtype), visitors, **ROOM)
+    visitors = people(seed)
+    expected = alone(backend_of(1), visitors, **ROOM)
     for threads, roomy, sizes in WAYS:
         pool = {} if roomy else {"num_blocks": tight_pool(visitors, sizes["block_size"])}
-        backend = make(kind, threads=threads, kv_dtype=kv_dtype)
+        backend = backend_of(threads)
         company = together(backend, visitors, **(ROOM | sizes | pool))
         for whole, got in zip(expected, company.answers, strict=True):
             assert got == whole.as_far_as(got), (threads, sizes)

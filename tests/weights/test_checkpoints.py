@@ -121,7 +121,10 @@ def test_config_of_no_sense(tmp_path, text, fault):
     [
         ({}, "'general.architecture' is missing"),
         ({"general.architecture": 3}, "'general.architecture' is missing or no string"),
-        ({"general.architecture": "warp9"}, "'warp9' is not supported; supported are gemma3, llama"),
+        (
+            {"general.architecture": "warp9"},
+            "'warp9' is not supported; supported are gemma3, llama",
+        ),
     ],
 )
 def test_gguf_architectures(tmp_path, metadata, fault):
