@@ -280,7 +280,9 @@ def test_no_such_model(hub):
 
 def test_no_network(hub, monkeypatch):
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(ModelFileError, match=r"not whole in the cache.*cannot be reached"):
+    with pytest.raises(
+        ModelFileError, match=r"the hub http.* cannot be reached .*not whole in the cache"
+    ):
         get("org/tiny")
 
 
