@@ -1,4 +1,6 @@
-"""What holds for all tests, and a hub that several rooms fetch from."""
+"""What holds for all tests, and what several rooms need: a hub, and logging as it was."""
+
+import logging
 
 import pytest
 from hypothesis import settings
@@ -6,6 +8,16 @@ from hypothesis import settings
 # No test is timed: a machine that is busy with something else would fail it.
 settings.register_profile("octavo", deadline=None)
 settings.load_profile("octavo")
+
+
+@pytest.fixture
+def restored_logging():
+    """For commands that are run in this process: they set logging up for all of it."""
+    root, ours = logging.getLogger(), logging.getLogger("octavo")
+    handlers, level = list(root.handlers), ours.level
+    yield
+    root.handlers[:] = handlers
+    ours.setLevel(level)
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ TESTS = "file tests/models/test_arcee.py"
 PARITY = "file tests/parity/test_arcee_parity.py"
 PLACES = (SEMANTICS, OPS, OPS_ENTRY, METHOD, RULES_ENTRY, FAMILY, TESTS, PARITY)
 
-_BLOCK = re.compile(r"<!-- (.+?) -->\n```python\n(.*?)```", re.DOTALL)
+_BLOCK = re.compile(r"^_(.+?):_\n```python\n(.*?)```", re.DOTALL | re.MULTILINE)
 
 
 def code_blocks(page: Path) -> dict[str, str]:

@@ -4,6 +4,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from octavo.errors import ModelFileError
 from octavo.weights.hub_cache import cached_model, hub_cache_folder
 from octavo.weights.hub_files import HubId
 
@@ -34,6 +35,9 @@ def hub_path(
         return fetch(hub_id, cache, progress, check)
     except HubUnreachable as error:
         if cached is None:
-            raise
+            raise ModelFileError(
+                f"{error}, and the model is not whole in the cache; try again when the hub is "
+                "there, or name a folder or .gguf file of this machine"
+            ) from None
         log.warning("%s; the version in the cache is used", error)
         return cached

@@ -30,15 +30,12 @@ def in_words(hub_id: HubId) -> Iterator[None]:
     try:
         yield
     except OfflineModeIsEnabled:
-        raise HubUnreachable(
-            "it is not whole in the cache, and HF_HUB_OFFLINE forbids to ask the hub"
-        ) from None
+        raise HubUnreachable("HF_HUB_OFFLINE forbids to ask the hub") from None
     except HfHubHTTPError as error:
         _raise_refusal(error, f"{constants.ENDPOINT}/{hub_id.repo}")
     except http_error as error:
         raise HubUnreachable(
-            f"it is not whole in the cache, and the hub {constants.ENDPOINT} cannot be reached "
-            f"({_reason(error)}); go online once, or name a folder or .gguf file that is here"
+            f"the hub {constants.ENDPOINT} cannot be reached ({_reason(error)})"
         ) from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelFileError(
@@ -48,7 +45,7 @@ def in_words(hub_id: HubId) -> Iterator[None]:
     except OSError as error:
         if is_of_disk(error):
             raise
-        raise HubUnreachable(f"the download broke off ({_reason(error)}); start it again") from None
+        raise HubUnreachable(f"the download broke off ({_reason(error)})") from None
 
 
 def _raise_refusal(error: Any, page: str) -> NoReturn:
@@ -70,7 +67,7 @@ def _raise_refusal(error: Any, page: str) -> NoReturn:
     if status == 404:
         raise ModelFileError("the hub does not have a file that it lists; try again") from None
     if status == 429 or status >= 500:
-        raise HubUnreachable(f"the hub answers {status}; try again later") from None
+        raise HubUnreachable(f"the hub answers {status}") from None
     raise ModelFileError(f"the hub answers {status} to {page}") from None
 
 

@@ -141,7 +141,7 @@ class _Fetch:
                 report(done)
 
     def _describe(self, name: str) -> _File:
-        from huggingface_hub import get_hf_file_metadata, hf_hub_url
+        from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
         from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
         check_name(name)
@@ -151,6 +151,11 @@ class _Fetch:
             found = get_hf_file_metadata(url, headers=headers)
         if not found.etag or not _ETAG.fullmatch(found.etag) or found.size is None:
             raise ModelFileError(f"the hub tells no usable hash and size of {shown(name)}")
+        if found.size > constants.MAX_HTTP_DOWNLOAD_SIZE:
+            raise ModelFileError(
+                f"{shown(name)} has {found.size / 1e9:.0f} GB, and the hub hands out files up to "
+                f"{constants.MAX_HTTP_DOWNLOAD_SIZE / 1e9:.0f} GB; take a split or a smaller one"
+            )
         return _File(name, found.etag, found.size, found.location, _headers(url, found, headers))
 
     def _check_room(self, files: Sequence[_File]) -> None:

@@ -26,7 +26,7 @@ _HUB_ID = re.compile(rf"({_REPO_PART}/{_REPO_PART})(?::([\w.-]+))?", re.ASCII)
 _MAX_REPO_CHARS = 96  # the hub's own limit
 _PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})", re.DOTALL)
 _QUANT = re.compile(
-    r"(?<![A-Za-z0-9])((?:I?Q[1-8]|TQ[12]|MXFP4|NVFP4|BF16|FP?16|FP?32)(?:_[A-Z0-9]+)*)"
+    r"(?<![A-Za-z0-9])((?:UD-)?(?:I?Q[1-8]|TQ[12]|MXFP4|NVFP4|BF16|FP?16|FP?32)(?:_[A-Z0-9]+)*)"
     r"(?![A-Za-z0-9])",
     re.IGNORECASE,
 )

@@ -1,6 +1,5 @@
 """The commands in process: exit codes, what stands on stdout and stderr, and what reaches serve."""
 
-import logging
 import subprocess
 import sys
 from types import ModuleType
@@ -10,6 +9,8 @@ import pytest
 from octavo.cli.main import main
 from octavo.cli.serve import serve_command
 from octavo.errors import ModelFileError
+
+pytestmark = pytest.mark.usefixtures("restored_logging")
 
 
 @pytest.fixture
@@ -31,15 +32,6 @@ def served(monkeypatch):
     module.serve = serve
     monkeypatch.setitem(sys.modules, "octavo.api.lifecycle", module)
     return calls
-
-
-@pytest.fixture(autouse=True)
-def restored_logging():
-    root, ours = logging.getLogger(), logging.getLogger("octavo")
-    handlers, level = list(root.handlers), ours.level
-    yield
-    root.handlers[:] = handlers
-    ours.setLevel(level)
 
 
 @pytest.mark.parametrize(

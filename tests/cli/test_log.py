@@ -7,14 +7,7 @@ import pytest
 
 from octavo.log import clip, setup_logging
 
-
-@pytest.fixture(autouse=True)
-def restored_logging():
-    root, ours = logging.getLogger(), logging.getLogger("octavo")
-    handlers, level = list(root.handlers), ours.level
-    yield
-    root.handlers[:] = handlers
-    ours.setLevel(level)
+pytestmark = pytest.mark.usefixtures("restored_logging")
 
 
 class Terminal(io.StringIO):

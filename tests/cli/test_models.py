@@ -11,6 +11,8 @@ from octavo.testing.model_files import write_gguf
 from octavo.testing.tiny import tiny_llama
 from octavo.weights.mapped import MappedFile
 
+pytestmark = pytest.mark.usefixtures("restored_logging")
+
 
 @pytest.fixture(scope="module")
 def repos(tmp_path_factory):

@@ -1,5 +1,8 @@
 """From the model argument to a path: folders, .gguf files, the quick-start name, hub ids."""
 
+import subprocess
+import sys
+
 import pytest
 
 from octavo.errors import ModelFileError
@@ -33,6 +36,14 @@ def test_another_file_is_refused(tmp_path):
 def test_an_absent_model_is_named(name):
     with pytest.raises(ModelFileError, match=name):
         resolve_model(name)
+
+
+def test_models_of_this_machine_do_not_pay_for_the_hub(tmp_path):
+    code = (
+        "import sys; from octavo.weights.resolve import resolve_model;"
+        f"resolve_model({str(tmp_path)!r}); sys.exit('huggingface_hub' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 @pytest.mark.parametrize("name", ["org/name", "Org-1/Name.2-B", "org/name:Q4_K_M"])

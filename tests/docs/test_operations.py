@@ -15,6 +15,8 @@ from octavo.testing.hub import HubRepo
 from octavo.testing.model_files import write_gguf
 from octavo.testing.tiny import tiny_llama
 
+pytestmark = pytest.mark.usefixtures("restored_logging")
+
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "operations.md").read_text("utf-8")
 # What stands for something else in a message of the page.
 PLACEHOLDERS = re.compile(r"\b(ADDRESS|NAME|QUANT|N)\b")

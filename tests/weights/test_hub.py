@@ -280,7 +280,9 @@ def test_no_such_model(hub):
 
 def test_no_network(hub, monkeypatch):
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(ModelFileError, match=r"not whole in the cache.*cannot be reached"):
+    with pytest.raises(
+        ModelFileError, match=r"the hub http.* cannot be reached .*not whole in the cache"
+    ):
         get("org/tiny")
 
 
@@ -315,6 +317,12 @@ def test_a_cache_that_cannot_be_written(hub, hub_home):
         get("org/tiny")
 
 
+def test_a_file_that_the_hub_does_not_hand_out(hub, monkeypatch):
+    monkeypatch.setattr(constants, "MAX_HTTP_DOWNLOAD_SIZE", 10**6)
+    with pytest.raises(ModelFileError, match=r"'tiny-Q4_K_M\.gguf' has 0 GB.* take a split"):
+        get("org/tiny-GGUF")
+
+
 def test_something_that_is_no_hub(hub, monkeypatch):
     monkeypatch.setattr(constants, "ENDPOINT", f"{hub.url}/store")
     with pytest.raises(ModelFileError):
@@ -323,7 +331,7 @@ def test_something_that_is_no_hub(hub, monkeypatch):
 
 @pytest.mark.parametrize(
     "name",
-    ["../../tiny-Q5_0.gguf", "/tmp/tiny-Q5_0.gguf", "a/../../tiny-Q5_0.gguf", "a\\Q5_0.gguf"],
+    ["../../tiny-Q5_0.gguf", "/srv/tiny-Q5_0.gguf", "a/../../tiny-Q5_0.gguf", "a\\Q5_0.gguf"],
 )
 def test_names_that_leave_the_folder_are_refused(hub, hub_home, name):
     hub.repos["org/tiny-GGUF"].files[name] = b"evil"

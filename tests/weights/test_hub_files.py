@@ -90,6 +90,7 @@ def test_parts_are_one_model_in_order():
     [
         ("SmolLM2-135M-Instruct.Q4_1", "Q4_1"),
         ("m-iq2_xxs", "IQ2_XXS"),
+        ("m-UD-Q4_K_XL", "UD-Q4_K_XL"),
         ("Q-8", ""),
         ("x-bf16", "BF16"),
     ],
