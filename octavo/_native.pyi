@@ -21,6 +21,7 @@ def read_strings(
 def token_splits(
     text: NDArray[np.uint8], ends: NDArray[np.int64], splits: NDArray[np.int32]
 ) -> None: ...
+def token_pairs(tokens: list[str], splits: NDArray[np.int32]) -> list[tuple[str, str]]: ...
 
 class Program:
     """A program under construction: each method adds something; what returns an int, its index.

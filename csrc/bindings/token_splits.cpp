@@ -8,9 +8,13 @@
 
 #include <nanobind/ndarray.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <random>
 #include <string_view>
+#include <system_error>
+#include <thread>
 #include <vector>
 
 namespace nb = nanobind;
@@ -24,6 +28,8 @@ using Ends = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::c
 using Splits = nb::ndarray<int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 constexpr int32_t none = INT32_MAX;
+constexpr size_t max_threads = 4;
+constexpr size_t batch = 4096;  // tokens that a thread takes at once
 
 // Token -> its place in the order. Open addressing; the seed keeps strangers from aiming at one
 // slot.
@@ -174,8 +180,46 @@ void token_splits(Bytes text, Ends ends, Splits splits) {
         start = ends(i);
     }
     const Places places(tokens);
-    Merging merging(places);
-    for (size_t i = 0; i < tokens.size(); i++) splits(i) = merging.left_part(tokens[i]);
+    int32_t* found = splits.data();
+    std::atomic<size_t> next{0};
+    const auto work = [&] {
+        Merging merging(places);
+        for (;;) {
+            const size_t first = next.fetch_add(batch);
+            const size_t last = std::min(first + batch, tokens.size());
+            if (first >= last) return;
+            for (size_t i = first; i < last; i++) found[i] = merging.left_part(tokens[i]);
+        }
+    };
+    std::vector<std::thread> helpers;
+    const size_t cores = std::thread::hardware_concurrency();
+    while (helpers.size() + 1 < std::min({cores, max_threads, tokens.size() / batch})) {
+        try {
+            helpers.emplace_back(work);
+        } catch (const std::system_error&) {
+            break;  // the system has no more threads for us
+        }
+    }
+    work();
+    for (std::thread& helper : helpers) helper.join();
+}
+
+// The two parts of each token that has any.
+nb::list token_pairs(nb::list tokens, Splits splits) {
+    if (tokens.size() != splits.size()) throw nb::value_error("one split for each token");
+    nb::list pairs;
+    for (size_t i = 0; i < splits.size(); i++) {
+        if (splits(i) <= 0) continue;
+        PyObject* token = PyList_GET_ITEM(tokens.ptr(), static_cast<Py_ssize_t>(i));
+        if (!PyUnicode_Check(token)) throw nb::type_error("tokens must be strings");
+        const Py_ssize_t length = PyUnicode_GET_LENGTH(token);
+        const Py_ssize_t split = std::min<Py_ssize_t>(splits(i), length);
+        nb::object left = nb::steal(PyUnicode_Substring(token, 0, split));
+        nb::object right = nb::steal(PyUnicode_Substring(token, split, length));
+        if (!left.is_valid() || !right.is_valid()) throw nb::python_error();
+        pairs.append(nb::make_tuple(left, right));
+    }
+    return pairs;
 }
 
 }  // namespace
@@ -186,6 +230,8 @@ void bind_token_splits(nb::module_& m) {
           "in\n"
           "`ends`: writes to `splits` how many characters the left part of each one's last merge\n"
           "has, 0 where there is none. ValueError: the arrays do not fit.");
+    m.def("token_pairs", &token_pairs, nb::arg("tokens"), nb::arg("splits"),
+          "The left and the right part of each token whose split is not 0: list[tuple[str, str]].");
 }
 
 }  // namespace octavo

@@ -49,7 +49,7 @@ def write_gguf(path: Path, metadata: Mapping[str, Any], tensors: Tensors) -> Pat
         rows.append(Row(name, stored.shape[::-1], numbers[stored.type], len(data)))
         data += stored.data.tobytes()
         data += bytes(-len(data) % ALIGNMENT)
-    pairs = [Pair(key, *_typed(value)) for key, value in metadata.items()]
+    pairs = [Pair(key, *typed(value)) for key, value in metadata.items()]
     path.write_bytes(gguf_bytes(pairs, rows, bytes(data)))
     return path
 
@@ -124,7 +124,7 @@ def _encoded(tensor: Encoded | NDArray[np.float32]) -> Encoded:
     return tensor if isinstance(tensor, Encoded) else encode(tensor, TensorType.F32)
 
 
-def _typed(value: Any) -> tuple[ValueKind, Any]:
+def typed(value: Any) -> tuple[ValueKind, Any]:
     """The kind that a plain Python value gets; see `write_gguf`."""
     if isinstance(value, tuple):
         return ValueKind(value[0]), value[1]

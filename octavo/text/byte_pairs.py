@@ -5,12 +5,14 @@ SentencePiece's, whose merges follow from scores.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from octavo.errors import ModelFileError
+from octavo.models.fields import shown
 from octavo.text.gguf_vocabulary import PREFIX, TokenType, Vocabulary
 from octavo.text.merges import check_lengths, merges_in_order
 from octavo.text.pre_tokenizers import PRE_TOKENIZERS
 from octavo.text.spelling import BYTE_TOKEN, SPACE_MARK
-from octavo.weights.mapped import shown
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
@@ -37,7 +39,7 @@ def byte_level(vocabulary: Vocabulary) -> "Backend":
     cut = PRE_TOKENIZERS.get(name) if isinstance(name, str) else None
     if cut is None:
         names = ", ".join([*PRE_TOKENIZERS, *CHARACTER_PRE])
-        raise ModelFileError(f"{PREFIX}pre is {name!r}, which is not known; known: {names}")
+        raise ModelFileError(f"{PREFIX}pre is {shown(name)}, which is not known; known: {names}")
     known = vocabulary.numbers()
     backend = Backend(
         models.BPE(
@@ -121,10 +123,15 @@ def _scored_merges(
     """The piece with the best score first; of two with the same the one with the lower id."""
     tokens, types = vocabulary.tokens, vocabulary.types
     check_lengths(tokens)
-    mergeable = {int(kind) for kind in MERGEABLE}
-    numbers = [n for n in sorted(known.values()) if types[n] in mergeable]
-    numbers.sort(key=lambda number: -scores[number])
-    return merges_in_order([tokens[number] for number in numbers])
+    worth = np.array(scores)
+    if np.isnan(worth).any():
+        raise ModelFileError(f"{PREFIX}scores holds what is no number")
+    mergeable = np.isin(np.array(types), [int(kind) for kind in MERGEABLE])
+    first = np.zeros(len(tokens), bool)
+    first[list(known.values())] = True  # of tokens that are spelled the same
+    numbers = np.flatnonzero(mergeable & first)
+    order = np.argsort(-worth[numbers], kind="stable")
+    return merges_in_order([tokens[number] for number in numbers[order].tolist()])
 
 
 def _with_bytes(

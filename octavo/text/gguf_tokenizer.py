@@ -4,11 +4,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from octavo.errors import ModelFileError, NotBuilt
+from octavo.models.fields import shown
 from octavo.text.byte_pairs import byte_level, characters, sentencepiece
 from octavo.text.gguf_vocabulary import PREFIX, Vocabulary, read_vocabulary
 from octavo.text.gguf_vocabulary import TokenType as TokenType
+from octavo.text.library import library_faults
 from octavo.text.probe import probe
-from octavo.text.tokenizer import HFTokenizer, one_line, set_ends
+from octavo.text.tokenizer import HFTokenizer, set_ends
 from octavo.text.unigram import unigram
 from octavo.text.word_pieces import word_pieces
 
@@ -47,20 +49,15 @@ def _build(metadata: Mapping[str, Any]) -> HFTokenizer:
             f"{PREFIX}model is {kind!r}, which is not built yet; built: {', '.join(BUILDERS)}"
         )
     if not isinstance(kind, str) or kind not in BUILDERS:
-        raise ModelFileError(f"{PREFIX}model is {kind!r}; known: {', '.join(BUILDERS)}")
+        raise ModelFileError(f"{PREFIX}model is {shown(kind)}; known: {', '.join(BUILDERS)}")
     vocabulary = read_vocabulary(metadata)
-    try:
+    fault = f"{PREFIX}tokens, merges and scores make no vocabulary"
+    with library_faults(ModelFileError, fault):
         backend = BUILDERS[kind](vocabulary)
         _add_tokens(backend, vocabulary)
         set_ends(backend, vocabulary.config)
-        probe(backend)
+        probe(backend, strange_expressions=False)
         return HFTokenizer(backend, vocabulary.config, vocabulary.tokens)
-    except (ModelFileError, KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:  # plain Exception, and the library's panics are not even that
-        raise ModelFileError(
-            f"{PREFIX}tokens, merges and scores make no vocabulary: {one_line(error)}"
-        ) from None
 
 
 def _add_tokens(backend: "Backend", vocabulary: Vocabulary) -> None:

@@ -18,18 +18,15 @@ def check_lengths(tokens: Sequence[str]) -> None:
         raise ModelFileError("the vocabulary has too many or too long tokens for one of text")
 
 
-def merges_in_order(tokens: Sequence[str]) -> list[tuple[str, str]]:
+def merges_in_order(tokens: list[str]) -> list[tuple[str, str]]:
     """The last merge of each of these tokens that has one: of two neighbours the pair is merged
     that makes the first token in this order, of equals the leftmost.
 
     A token has one last merge in whatever text: see csrc/bindings/token_splits.cpp.
     """
     encoded = [token.encode("utf-8", "replace") for token in tokens]
-    ends = np.cumsum(np.array([len(token) for token in encoded], np.int64))
+    ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)))
     splits = np.zeros(len(tokens), np.int32)
     _native.token_splits(np.frombuffer(b"".join(encoded), np.uint8), ends, splits)
-    return [
-        (token[:split], token[split:])
-        for token, split in zip(tokens, splits.tolist(), strict=True)
-        if split
-    ]
+    pairs: list[tuple[str, str]] = _native.token_pairs(tokens, splits)
+    return pairs

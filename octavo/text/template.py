@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+MAX_SOURCE = 1 << 16  # characters: a few seconds of compiling; the longest known has 20,000
+MAX_SAID = 1000  # characters of a template's own words in a message
 REASONING_NAMES = ("reasoning_content", "reasoning", "thinking")
 
 
@@ -48,6 +50,13 @@ class ChatTemplate:
         self._marker = Marker(special_tokens)
         self._environment = BoundedEnvironment(now)
         self._template = None
+        if source is not None and len(source) > MAX_SOURCE:
+            log.warning(
+                "the chat template is longer than %d characters: "
+                "chats are joined as `role: content` lines",
+                MAX_SOURCE,
+            )
+            return
         if source is None:
             log.warning("the model has no chat template: chats are joined as `role: content` lines")
             return
@@ -57,7 +66,7 @@ class ChatTemplate:
             log.warning(
                 "the chat template does not compile (%s): "
                 "chats are joined as `role: content` lines",
-                error,
+                _said(error),
             )
 
     @property
@@ -123,12 +132,18 @@ class ChatTemplate:
         except LimitExceeded as error:
             message = f"the chat template asks for {error}; it is refused"
         except TemplateRefusal as error:
-            message = f"the chat template refused the messages: {error}"
+            message = f"the chat template refused the messages: {_said(error)}"
         except (RecursionError, MemoryError):
             message = "the chat template asks for calls nested too deeply; it is refused"
         except Exception as error:  # the template's own mistakes come as any kind of error
-            message = f"the chat template failed on these messages: {error}"
+            message = f"the chat template failed on these messages: {_said(error)}"
         raise InvalidRequest(message, param="messages")
+
+
+def _said(error: Exception) -> str:
+    """What a template's error says; a stranger's template may say megabytes."""
+    text = str(error)
+    return text if len(text) <= MAX_SAID else text[:MAX_SAID] + "…"
 
 
 def _prepare(message: Mapping[str, Any], index: int) -> dict[str, Any]:

@@ -2,21 +2,25 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from octavo.errors import ModelFileError
+from octavo.errors import InvalidRequest, ModelFileError
+from octavo.text.library import library_faults
 from octavo.text.literal import Control, LiteralEncoder
 from octavo.text.probe import check_merges, probe
 from octavo.text.spelling import Spelling
-from octavo.weights.mapped import read_json_object
+from octavo.weights.mapped import MappedFile, read_json_object, shown
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
     from tokenizers import Tokenizer as Backend
 
 
+MAX_TOKENIZER_BYTES = 64 << 20  # of tokenizer.json; that of 262,144 tokens has 33 MB
+MAX_ADDED = 1 << 16  # added tokens; Gemma has 6,415
 MAX_IDS = 1 << 22  # vocabularies of today have a quarter of a million tokens
 
 
@@ -129,9 +133,10 @@ class HFTokenizer:
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         # Only batches are encoded with the GIL released.
-        batch = self._backend.encode_batch_fast(
-            [without_surrogates(text)], add_special_tokens=add_special_tokens
-        )
+        with _refusing():
+            batch = self._backend.encode_batch_fast(
+                [without_surrogates(text)], add_special_tokens=add_special_tokens
+            )
         ids: list[int] = batch[0].ids
         return ids
 
@@ -148,7 +153,8 @@ class HFTokenizer:
         text, marks = _take_marks_out(marked, prompt.mark)
         if not marks:
             return self.encode(text, add_special_tokens)
-        encoding = self._backend.encode_batch([text], add_special_tokens=False)[0]
+        with _refusing():
+            encoding = self._backend.encode_batch([text], add_special_tokens=False)[0]
         controls = self._controls(encoding)
         own: list[Control] = []
         forged: list[Control] = []
@@ -157,7 +163,8 @@ class HFTokenizer:
             (forged if carries else own).append(control)
         if not forged:
             return self.encode(text) if add_special_tokens else list(encoding.ids)
-        ids = self._join(text, marks, encoding.ids, own, [control.place for control in forged])
+        with _refusing():
+            ids = self._join(text, marks, encoding.ids, own, [control.place for control in forged])
         return self._surrounded(ids, encoding) if add_special_tokens else ids
 
     def _controls(self, encoding: "Encoding") -> list[Control]:
@@ -253,6 +260,11 @@ class HFTokenizer:
         }
 
 
+def _refusing() -> AbstractContextManager[None]:
+    """Around an encoding: a vocabulary of strangers may fail on one text and serve all others."""
+    return library_faults(InvalidRequest, "the model's tokenizer cannot encode this text")
+
+
 def _spellings(backend: "Backend") -> list[str]:
     """By id; empty where an id has no token. Raises ModelFileError for ids beyond all use."""
     vocabulary = backend.get_vocab(with_added_tokens=True)
@@ -286,12 +298,6 @@ def without_surrogates(text: str) -> str:
     return text
 
 
-def one_line(error: BaseException) -> str:
-    """An error of the library for people: files' contents in it may have any length and lines."""
-    text = " ".join(str(error).split())
-    return text if len(text) <= 200 else text[:200] + "..."
-
-
 def token_content(entry: Any) -> str | None:
     """The text of a special token's entry in a configuration: a string or an object."""
     if isinstance(entry, dict):
@@ -301,6 +307,7 @@ def token_content(entry: Any) -> str | None:
 
 # -------------------------------------------------------------------------- from a model's folder
 
+FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 NAMED_TOKENS = (
     *("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"),
     *("additional_special_tokens", "extra_special_tokens"),
@@ -344,17 +351,20 @@ def _read_backend(folder: Path, config: dict[str, Any]) -> tuple["Backend", dict
 def _read_tokenizer_json(path: Path) -> "Backend":
     from tokenizers import Tokenizer as Backend
 
+    file = MappedFile(path)
     try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ModelFileError(f"tokenizer.json cannot be read: {error.strerror}") from None
+        if file.size > MAX_TOKENIZER_BYTES:
+            raise file.broken(f"is larger than {MAX_TOKENIZER_BYTES >> 20} MiB")
+        data = bytes(file.data)
+    finally:
+        file.close()
     check_merges(data)
-    try:
-        return Backend.from_buffer(data)
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:  # plain Exception, and the library's panics are not even that
-        raise ModelFileError(f"tokenizer.json cannot be read: {one_line(error)}") from None
+    with library_faults(ModelFileError, "tokenizer.json cannot be read"):
+        backend = Backend.from_buffer(data)
+    # Before anything is encoded: a file may ask for padding to a thousand million tokens.
+    backend.no_truncation()
+    backend.no_padding()
+    return backend
 
 
 def _add_tokens(backend: "Backend", config: Mapping[str, Any]) -> None:
@@ -362,25 +372,26 @@ def _add_tokens(backend: "Backend", config: Mapping[str, Any]) -> None:
     from tokenizers import AddedToken
 
     entries = config.get("added_tokens_decoder")
+    wanted: dict[str, tuple[str, AddedToken]] = {}
     for number, entry in entries.items() if isinstance(entries, dict) else ():
         content = token_content(entry)
-        if content is None or backend.token_to_id(content) is not None:
-            continue
-        flags = {
-            name: bool(entry.get(name, False))
-            for name in ("single_word", "lstrip", "rstrip", "normalized", "special")
-        }
-        backend.add_tokens([AddedToken(content, **flags)])
-        if str(backend.token_to_id(content)) != str(number):
+        if content and backend.token_to_id(content) is None:
+            flags = {name: entry.get(name) is True for name in FLAGS} if entry != content else {}
+            wanted.setdefault(content, (number, AddedToken(content, **flags)))
+    names = dict.fromkeys(_special_names(config))
+    if len(wanted) + len(names) + len(backend.get_added_tokens_decoder()) > MAX_ADDED:
+        raise ModelFileError(f"the tokenizer has more than {MAX_ADDED} added tokens")
+    # All at once: the library looks through all of them after each call.
+    backend.add_tokens([token for _, token in wanted.values()])
+    for content, (number, _) in wanted.items():
+        if str(backend.token_to_id(content)) != number:
             raise ModelFileError(
-                f"tokenizer_config.json: added token {content!r} has id {number}, but "
+                f"tokenizer_config.json: added token {shown(content)} has id {shown(number)}, but "
                 f"tokenizer.json leaves it {backend.token_to_id(content)}"
             )
-    known = {token.content: token for token in backend.get_added_tokens_decoder().values()}
-    for content in _special_names(config):
-        is_special = content in known and known[content].special
-        if not is_special and backend.token_to_id(content) is not None:
-            backend.add_special_tokens([AddedToken(content, special=True, normalized=False)])
+    known = {t.content for t in backend.get_added_tokens_decoder().values() if t.special}
+    special = [c for c in names if c not in known and backend.token_to_id(c) is not None]
+    backend.add_special_tokens([AddedToken(c, special=True, normalized=False) for c in special])
 
 
 def _special_names(config: Mapping[str, Any]) -> list[str]:

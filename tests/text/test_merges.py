@@ -62,6 +62,23 @@ def test_ends_that_do_not_divide_the_text(ends: list[int]) -> None:
         _native.token_splits(text, np.array([3], np.int64), np.zeros(2, np.int32))
 
 
+def test_pairs_of_what_is_no_vocabulary() -> None:
+    assert _native.token_pairs(["abc", "é", ""], np.array([1, 9, 0], np.int32)) == [
+        ("a", "bc"),
+        ("é", ""),
+    ]
+    with pytest.raises(ValueError, match="one split"):
+        _native.token_pairs(["a"], np.zeros(2, np.int32))
+    with pytest.raises(TypeError):
+        _native.token_pairs([b"ab"], np.ones(1, np.int32))
+
+
+def test_large_vocabularies_are_split_by_many_threads() -> None:
+    letters = [chr(0x4E00 + i) for i in range(200)]
+    tokens = letters + [a + b for a in letters for b in letters]
+    assert merges_in_order(tokens) == [(token[0], token[1]) for token in tokens[200:]]
+
+
 def test_long_vocabularies_are_refused() -> None:
     check_lengths(["a" * 512] * 1000)
     with pytest.raises(ModelFileError, match="long"):

@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken
 
-from octavo.errors import ModelFileError
+from octavo.errors import InvalidRequest, ModelFileError
+from octavo.testing.tiny_tokenizer import VOCAB_SIZE, folder_files
 from octavo.text.marks import CANDIDATES, Marker
 from octavo.text.tokenizer import HFTokenizer, RenderedPrompt, load_tokenizer
 
@@ -294,3 +295,139 @@ def test_merges_that_would_end_the_process(tmp_path: Path) -> None:
             continue
         with pytest.raises(ModelFileError, match="prefix"):
             load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    ['"continuing_subword_prefix": "####"', '"continuing\\u005fsubword_prefix": "####"'],
+    ids=["plain", "escaped"],
+)
+def test_a_prefix_that_would_cut_a_character(tmp_path: Path, spelling: str) -> None:
+    """The library would make a string that is no UTF-8 of it and end the process."""
+    text = json.dumps(
+        folder_files(None)["tokenizer.json"]
+        | {
+            "model": {
+                "type": "BPE",
+                "vocab": {"aaaa": 0, "€€€€": 1},
+                "merges": [["aaaa", "€€€€"]],
+            }
+        }
+    )
+    (tmp_path / "tokenizer.json").write_text(text.replace('"vocab"', spelling + ', "vocab"'))
+    with pytest.raises(ModelFileError, match="prefix"):
+        load_tokenizer(tmp_path)
+
+
+def test_a_hidden_prefix_behind_a_plain_one(tmp_path: Path) -> None:
+    text = json.dumps(folder_files(None)["tokenizer.json"])
+    hidden = text.replace(
+        '"continuing_subword_prefix": null',
+        '"continuing_subword_prefix": null, "continuing\\u005fsubword_prefix": "####"',
+    )
+    assert hidden != text
+    (tmp_path / "tokenizer.json").write_text(hidden)
+    with pytest.raises(ModelFileError, match="prefix"):
+        load_tokenizer(tmp_path)
+
+
+def write_parts(path: Path, **parts: Any) -> Path:
+    """A valid folder but for these parts of tokenizer.json."""
+    content = folder_files(None)["tokenizer.json"] | parts
+    (path / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+    return path
+
+
+def test_padding_and_truncation_of_the_file_are_not_used(tmp_path: Path) -> None:
+    padding = {
+        "strategy": {"Fixed": 1_000_000_000},
+        "direction": "Right",
+        "pad_to_multiple_of": None,
+        "pad_id": 0,
+        "pad_type_id": 0,
+        "pad_token": "x",
+    }
+    truncation = {
+        "direction": "Right",
+        "max_length": 1,
+        "strategy": "LongestFirst",
+        "stride": 5,
+    }
+    tokenizer = load_tokenizer(write_parts(tmp_path, padding=padding, truncation=truncation))
+    assert tokenizer.decode(tokenizer.encode("the thing")) == "the thing"
+
+
+def split_at(expression: str) -> dict[str, Any]:
+    return {
+        "type": "Split",
+        "pattern": {"Regex": expression},
+        "behavior": "Isolated",
+        "invert": False,
+    }
+
+
+@pytest.mark.parametrize("expression", ["(a+)+b", "(a*)*c", r"(\s+)+x", r"a*a*a*a*a*a*b"])
+def test_expressions_that_explode(tmp_path: Path, expression: str) -> None:
+    with pytest.raises(ModelFileError, match="vocabulary"):
+        load_tokenizer(write_parts(tmp_path, pre_tokenizer=split_at(expression)))
+
+
+def test_a_text_that_the_library_fails_on(tmp_path: Path) -> None:
+    """An expression that explodes only on what the trial at loading does not have."""
+    tokenizer = load_tokenizer(write_parts(tmp_path, pre_tokenizer=split_at("(q+)+w")))
+    assert tokenizer.encode("the thing")
+    for text in ("q" * 60 + " w", "<|im_start|>" + "q" * 60 + " w"):
+        with pytest.raises(InvalidRequest, match="cannot encode this text"):
+            tokenizer.encode(text)
+        with pytest.raises(InvalidRequest, match="cannot encode this text"):
+            tokenizer.encode_rendered(RenderedPrompt(text.replace("im", f"i{MARK}m"), MARK))
+
+
+def test_large_tokenizer_json(tmp_path: Path) -> None:
+    with (tmp_path / "tokenizer.json").open("wb") as file:
+        file.truncate(65 << 20)
+    with pytest.raises(ModelFileError, match=r"tokenizer\.json.*64 MiB"):
+        load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["added_tokens_decoder", "additional_special_tokens"])
+def test_many_added_tokens(tmp_path: Path, name: str) -> None:
+    """They are added at once, and not without end."""
+    path = write_parts(tmp_path)
+    for count, is_usable in ((20_000, True), (70_000, False)):
+        texts = [f"<{i}>" for i in range(count)]
+        entries: Any = texts
+        if name == "added_tokens_decoder":
+            entries = {str(VOCAB_SIZE + i): {"content": text} for i, text in enumerate(texts)}
+        (path / "tokenizer_config.json").write_text(json.dumps({name: entries}))
+        if is_usable:
+            load_tokenizer(path)
+            continue
+        with pytest.raises(ModelFileError, match="added tokens"):
+            load_tokenizer(path)
+
+
+ODD_CONFIGS: dict[str, dict[str, Any]] = {
+    "kinds": {"bos_token": 3, "eos_token": [], "add_bos_token": "yes", "add_eos_token": {}},
+    "lists": {"additional_special_tokens": [None, 1, {}, {"content": 2}, ""], "unk_token": {}},
+    "decoder": {"added_tokens_decoder": {"x": None, "": {"content": None}, "9": "text"}},
+    "decoder is a list": {"added_tokens_decoder": ["a"]},
+    "unknown end": {"bos_token": "nowhere", "add_bos_token": True},
+    "template is a number": {"chat_template": 3, "model_max_length": 10**40},
+    "flags": {"added_tokens_decoder": {"3": {"content": "$", "special": "x", "lstrip": 3}}},
+}
+
+
+@pytest.mark.parametrize("case", ODD_CONFIGS)
+def test_odd_configurations(tmp_path: Path, case: str) -> None:
+    """Used as far as they make sense, or refused by name."""
+    refusal = "tokenizer_config.json"
+    path = write_parts(tmp_path)
+    (path / "tokenizer_config.json").write_text(json.dumps(ODD_CONFIGS[case]))
+    try:
+        tokenizer = load_tokenizer(path)
+        assert tokenizer.decode(tokenizer.encode("the thing")) == "the thing"
+        json.dumps(tokenizer.info())
+    except ModelFileError as error:
+        refusal = str(error)
+    assert "tokenizer_config.json" in refusal

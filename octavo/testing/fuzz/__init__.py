@@ -1,0 +1,1 @@
+"""Fuzzing of what strangers write: model files, vocabularies, templates; see `scripts/fuzz`."""
