@@ -2,29 +2,27 @@
 
     python bench/greedy.py [MODEL.gguf] [--types Q4_0,Q6_K] [--tokens 32]
 
-The files are those of accuracy.py. llama.cpp continues a few prompts, caches in fp32; Octavo reads
-the same words (teacher-forced, so that every position counts) and says what it would have chosen. A
-near tie is a position where it prefers another word by less than 0.1 nats. Every wider one is
-printed, with what the reference backend says of the two words. Ends with 1 if there is a wider one
-at which the reference does not prefer Octavo's word to llama.cpp's. Needs xllamacpp.
+The files and types are those of accuracy.py. llama.cpp continues a few prompts, caches in fp32;
+Octavo reads the same words (teacher-forced, so that every position counts) and says what it would
+have chosen. A near tie is a position where it prefers another word by less than 0.1 nats. Every
+wider one is printed, with what the reference backend says of the two words. Ends with 1 if there is
+a wider one at which the reference does not prefer Octavo's word to llama.cpp's. Needs xllamacpp.
 """
 
 import argparse
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from accuracy import WholeProducts, log_softmax, scores
+from accuracy import WholeProducts, log_softmax, model_in, scores
 from peer_logits import PeerModel
 
 from octavo.backends.native import NativeBackend
 from octavo.backends.native_program import WEIGHT_TYPES
 from octavo.models.registry import build
-from octavo.testing.in_type import write_in_type
 from octavo.text.gguf_tokenizer import tokenizer_from_gguf
 from octavo.weights.checkpoint import open_checkpoint
 from octavo.weights.resolve import resolve_model
@@ -67,23 +65,20 @@ def main() -> int:
         tokenizer = tokenizer_from_gguf(checkpoint.metadata, str(source))
     prompts = [tokenizer.encode(text) for text in PROMPTS]
     unexplained = 0
-    with tempfile.TemporaryDirectory() as folder:
-        for name in args.types.split(","):
-            path = Path(folder) / f"{name}.gguf"
-            write_in_type(source, path, name)
+    for name in args.types.split(","):
+        with model_in(source, name) as (path, _):
             choices = compare(path, prompts, args.tokens)
-            path.unlink()
-            wide = [choice for choice in choices if choice.by >= NEAR]
-            with_us = [choice for choice in wide if choice.reference > 0]
-            unexplained += len(wide) - len(with_us)
-            total = len(prompts) * args.tokens
-            print(
-                f"{name:6} {total - len(choices)} of {total} the same, {len(choices) - len(wide)} "
-                f"near ties, {len(wide)} wider, the reference with Octavo in {len(with_us)}",
-                flush=True,
-            )
-            for choice in wide:
-                print(f"       {described(choice, tokenizer.decode)}", flush=True)
+        wide = [choice for choice in choices if choice.by >= NEAR]
+        with_us = [choice for choice in wide if choice.reference > 0]
+        unexplained += len(wide) - len(with_us)
+        total = len(prompts) * args.tokens
+        print(
+            f"{name:6} {total - len(choices)} of {total} the same, {len(choices) - len(wide)} "
+            f"near ties, {len(wide)} wider, the reference with Octavo in {len(with_us)}",
+            flush=True,
+        )
+        for choice in wide:
+            print(f"       {described(choice, tokenizer.decode)}", flush=True)
     return int(unexplained > 0)
 
 
