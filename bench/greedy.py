@@ -5,8 +5,8 @@
 The files are those of accuracy.py. llama.cpp continues a few prompts, caches in fp32; Octavo reads
 the same words (teacher-forced, so that every position counts) and says what it would have chosen. A
 near tie is a position where it prefers another word by less than 0.1 nats. Every wider one is
-printed, with what the reference backend says of the two words. Ends with 1 if there is a wider one
-at which the reference does not prefer Octavo's word to llama.cpp's. Needs xllamacpp.
+printed, with what the reference backend says of the two words. Ends with 1 if at one of those the
+reference prefers llama.cpp's word, and that is no near tie either. Needs xllamacpp.
 """
 
 import argparse
@@ -75,7 +75,7 @@ def main() -> int:
             path.unlink()
             wide = [choice for choice in choices if choice.by >= NEAR]
             with_us = [choice for choice in wide if choice.reference > 0]
-            unexplained += len(wide) - len(with_us)
+            unexplained += sum(choice.reference <= -NEAR for choice in wide)
             total = len(prompts) * args.tokens
             print(
                 f"{name:6} {total - len(choices)} of {total} the same, {len(choices) - len(wide)} "
