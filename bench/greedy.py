@@ -4,9 +4,9 @@
 
 The files and types are those of accuracy.py. llama.cpp continues a few prompts, caches in fp32;
 Octavo reads the same words (teacher-forced, so that every position counts) and says what it would
-have chosen. A near tie is a position where it prefers another word by less than 0.1 nats. Every
-wider one is printed, with what the reference backend says of the two words. Ends with 1 if there is
-a wider one at which the reference does not prefer Octavo's word to llama.cpp's. Needs xllamacpp.
+have chosen. A near tie is a position where one of the two prefers its word by less than 0.1 nats.
+Every wider difference is printed, with what the reference backend says of the two words. Ends with
+1 if at one of those the reference prefers llama.cpp's. Needs xllamacpp.
 """
 
 import argparse
@@ -68,7 +68,7 @@ def main() -> int:
     for name in args.types.split(","):
         with model_in(source, name) as (path, _):
             choices = compare(path, prompts, args.tokens)
-        wide = [choice for choice in choices if choice.by >= NEAR]
+        wide = [choice for choice in choices if min(choice.by, -choice.peer) >= NEAR]
         with_us = [choice for choice in wide if choice.reference > 0]
         unexplained += len(wide) - len(with_us)
         total = len(prompts) * args.tokens
