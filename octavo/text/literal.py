@@ -111,8 +111,11 @@ def _hide(parts: dict[str, Any], special_tokens: Mapping[str, int]) -> None:
     else:
         model["vocab"] = [[t + suffix if t in hidden else t, score] for t, score in vocabulary]
     if "merges" in model:
+        prefix = model.get("continuing_subword_prefix") or ""
         model["merges"] = [
-            pair for pair in model["merges"] if hidden.isdisjoint((*pair, "".join(pair)))
+            (left, right)
+            for left, right in model["merges"]
+            if hidden.isdisjoint((left, right, left + right.removeprefix(prefix)))
         ]
     parts["added_tokens"] = [t for t in parts["added_tokens"] if t["content"] not in hidden]
 
