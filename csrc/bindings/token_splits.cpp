@@ -46,16 +46,28 @@ class Places {
             Slot& slot = slots_[slot_of(tokens[i], mixed)];
             if (slot.place != none) continue;  // of equal tokens the first counts
             slot = Slot{static_cast<uint32_t>(mixed >> 32), static_cast<int32_t>(i)};
+            if (is_ascii_pair(tokens[i])) ascii_pairs_[pair_index(tokens[i])] = slot.place;
         }
     }
 
-    int32_t find(std::string_view token) const { return slots_[slot_of(token, hash(token))].place; }
+    int32_t find(std::string_view token) const {
+        if (is_ascii_pair(token)) return ascii_pairs_[pair_index(token)];
+        return slots_[slot_of(token, hash(token))].place;
+    }
 
   private:
     struct Slot {
         uint32_t tag;  // upper half of the hash: most other tokens differ here already
         int32_t place;
     };
+
+    // Pairs of two letters are looked for most: at every place of every token.
+    static bool is_ascii_pair(std::string_view token) {
+        return token.size() == 2 && !((token[0] | token[1]) & 0x80);
+    }
+    static size_t pair_index(std::string_view token) {
+        return static_cast<size_t>(token[0]) << 7 | static_cast<size_t>(token[1]);
+    }
 
     // The slot that holds this token, or the empty one where it would be.
     size_t slot_of(std::string_view token, uint64_t mixed) const {
@@ -86,6 +98,7 @@ class Places {
 
     const std::vector<std::string_view>& tokens_;
     std::vector<Slot> slots_;
+    std::vector<int32_t> ascii_pairs_ = std::vector<int32_t>(128 * 128, none);
     uint64_t seed_ = 0;
 };
 

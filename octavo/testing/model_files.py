@@ -63,6 +63,7 @@ def gguf_bytes(
     version: int = 3,
     tensor_count: int | None = None,
     pair_count: int | None = None,
+    alignment: int = ALIGNMENT,
 ) -> bytes:
     """A GGUF file. Nothing is checked: counts, types and offsets may lie."""
     counts = (
@@ -78,7 +79,7 @@ def gguf_bytes(
         parts.append(struct.pack(f"<{len(row.dims)}Q", *row.dims))
         parts.append(struct.pack("<IQ", row.type_number, row.offset))
     header = b"".join(parts)
-    return header + bytes(-len(header) % ALIGNMENT) + data
+    return header + bytes(-len(header) % alignment) + data
 
 
 def gguf_string(text: str) -> bytes:

@@ -33,14 +33,19 @@ class LiteralEncoder:
     """Encodes text whose control tokens are ordinary characters, except those without a mark.
 
     Needs instances of its own, as the library's switch is not one of a call. They are made when the
-    first one is needed.
+    first one is needed and share the model; only a model that has made a control token itself is
+    copied without those, which takes seconds for a large vocabulary.
     """
 
     def __init__(self, backend: "Backend", special_tokens: Mapping[str, int]) -> None:
         self._backend = backend
         self._special_tokens = special_tokens
         self._automaton: Automaton | None = None
-        self._instances: dict[tuple[bool, bool], Backend] = {}
+        unknown = getattr(backend.model, "unk_token", None)  # what no model can do without
+        self._control_ids = frozenset(
+            i for text, i in special_tokens.items() if len(text) > 1 and text != unknown
+        )
+        self._instances: dict[tuple[bool, bool, bool], Backend] = {}
         self._lock = threading.Lock()
 
     def encode(self, text: str, marks: frozenset[int], after: Any) -> list[int]:
@@ -68,30 +73,74 @@ class LiteralEncoder:
     def _plain(self, text: str, begins: bool, after: Any) -> list[int]:
         if not text:
             return []
-        instance = self._instance(begins, prepends=after is None or not after.normalized)
-        ids: list[int] = instance.encode_batch_fast([text], add_special_tokens=False)[0].ids
+        prepends = after is None or not after.normalized
+        ids: list[int] = []
+        for hides in (False, True):
+            instance = self._instance(begins, prepends, hides)
+            ids = instance.encode_batch_fast([text], add_special_tokens=False)[0].ids
+            if self._control_ids.isdisjoint(ids):
+                break
         return ids
 
-    def _instance(self, begins: bool, prepends: bool) -> "Backend":
-        """begins: at the beginning of a prompt, where `Metaspace` with the scheme "first" adds its
+    def _instance(self, begins: bool, prepends: bool, hides: bool) -> "Backend":
+        """hides: with a model that has no control tokens.
+
+        begins: at the beginning of a prompt, where `Metaspace` with the scheme "first" adds its
         space. prepends: behind a control token that is matched before normalising, so that the
         normaliser sees a text that begins here.
         """
         with self._lock:
-            instance = self._instances.get((begins, prepends))
+            instance = self._instances.get((begins, prepends, hides))
             if instance is None:
-                from tokenizers import Tokenizer as Backend
-
-                parts = json.loads(self._backend.to_str())
-                _hide(parts, self._special_tokens)
-                if not begins:
-                    _never_first(parts.get("pre_tokenizer"))
-                if not prepends:
-                    parts["normalizer"] = _without_prepend(parts.get("normalizer"))
-                instance = Backend.from_str(json.dumps(parts))
+                make = _copied if hides else _sharing
+                instance = make(self._backend, self._special_tokens, begins, prepends)
                 instance.encode_special_tokens = True
-                self._instances[begins, prepends] = instance
+                self._instances[begins, prepends, hides] = instance
             return instance
+
+
+def _sharing(
+    backend: "Backend", special_tokens: Mapping[str, int], begins: bool, prepends: bool
+) -> "Backend":
+    """An instance with the same model and added tokens."""
+    from tokenizers import Tokenizer as Backend
+    from tokenizers import models
+
+    parts = json.loads(Backend(models.BPE()).to_str())
+    for name in ("normalizer", "pre_tokenizer"):
+        step = getattr(backend, name)
+        parts[name] = None if step is None else json.loads(step.__getstate__())
+    _set_beginning(parts, begins, prepends)
+    steps = Backend.from_str(json.dumps(parts))
+    instance = Backend(backend.model)
+    if steps.normalizer is not None:
+        instance.normalizer = steps.normalizer
+    if steps.pre_tokenizer is not None:
+        instance.pre_tokenizer = steps.pre_tokenizer
+    added = backend.get_added_tokens_decoder()
+    instance.add_tokens([added[number] for number in sorted(added)])
+    if instance.get_added_tokens_decoder().keys() != added.keys():  # gaps between their ids
+        return _copied(backend, special_tokens, begins, prepends)
+    return instance
+
+
+def _copied(
+    backend: "Backend", special_tokens: Mapping[str, int], begins: bool, prepends: bool
+) -> "Backend":
+    """An instance whose model has no control tokens."""
+    from tokenizers import Tokenizer as Backend
+
+    parts = json.loads(backend.to_str())
+    _hide(parts, special_tokens)
+    _set_beginning(parts, begins, prepends)
+    return Backend.from_str(json.dumps(parts))
+
+
+def _set_beginning(parts: dict[str, Any], begins: bool, prepends: bool) -> None:
+    if not begins:
+        _never_first(parts.get("pre_tokenizer"))
+    if not prepends:
+        parts["normalizer"] = _without_prepend(parts.get("normalizer"))
 
 
 def _hide(parts: dict[str, Any], special_tokens: Mapping[str, int]) -> None:
@@ -111,8 +160,11 @@ def _hide(parts: dict[str, Any], special_tokens: Mapping[str, int]) -> None:
     else:
         model["vocab"] = [[t + suffix if t in hidden else t, score] for t, score in vocabulary]
     if "merges" in model:
+        prefix = model.get("continuing_subword_prefix") or ""
         model["merges"] = [
-            pair for pair in model["merges"] if hidden.isdisjoint((*pair, "".join(pair)))
+            (left, right)
+            for left, right in model["merges"]
+            if hidden.isdisjoint((left, right, left + right.removeprefix(prefix)))
         ]
     parts["added_tokens"] = [t for t in parts["added_tokens"] if t["content"] not in hidden]
 

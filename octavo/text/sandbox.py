@@ -3,7 +3,9 @@ growing string is counted, so that no template takes more than a fixed amount of
 `Rewriter` puts counters into the syntax tree; filters, tests and methods are checked here.
 """
 
+import inspect
 import json
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
@@ -67,7 +69,10 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     def compile_bounded(self, source: str) -> Template:
         """The template, with counters in it. Raises what Jinja2 raises."""
-        return self.from_string(Rewriter().visit(self.parse(source)))
+        with warnings.catch_warnings():
+            # Python's compiler warns of `1[0]`, which is a stranger's and fails when rendered.
+            warnings.simplefilter("ignore", SyntaxWarning)
+            return self.from_string(Rewriter().visit(self.parse(source)))
 
     def render_bounded(
         self, template: Template, variables: Mapping[str, Any], limits: Limits, input_bytes: int
@@ -210,6 +215,7 @@ def _test_call(
 def _guarded(name: str, function: Any, check: Callable[..., None]) -> Callable[..., Any]:
     """The filter or test, counted and checked before it runs; its iterators count their items."""
     passed = getattr(getattr(function, "jinja_pass_arg", None), "name", None)
+    signature = inspect.signature(function)
 
     @pass_context
     def guarded(context: Context, value: Any, *args: Any, **kwargs: Any) -> Any:
@@ -218,7 +224,8 @@ def _guarded(name: str, function: Any, check: Callable[..., None]) -> Callable[.
         if name in guards.COLLECTING:
             value = guards.collected(meter, value)
             args = tuple(guards.collected(meter, item) for item in args)
-        check(meter, name, value, args, kwargs)
+        lead = (value,) if passed is None else (None, value)
+        check(meter, name, value, *_in_order(signature, lead, args, kwargs))
         if passed is None:
             result = function(value, *args, **kwargs)
         else:
@@ -234,6 +241,22 @@ def _guarded(name: str, function: Any, check: Callable[..., None]) -> Callable[.
         return result
 
     return guarded
+
+
+def _in_order(
+    signature: inspect.Signature,
+    lead: tuple[Any, ...],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments behind `lead` as a check wants them, which knows no names: `width=9` where the
+    width stands. Only what a filter itself takes by any name keeps it. TypeError: they do not fit.
+    """
+    if not kwargs:
+        return args, {}
+    bound = signature.bind(*lead, *args, **kwargs)
+    bound.apply_defaults()
+    return bound.args[len(lead) :], bound.kwargs
 
 
 # ------------------------------------------------------------------------------------------ globals

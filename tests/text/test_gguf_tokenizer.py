@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from octavo.errors import ModelFileError, NotBuilt
-from octavo.text.gguf_tokenizer import tokenizer_from_gguf
+from octavo.text.gguf_tokenizer import KNOWN_KINDS, tokenizer_from_gguf
 from octavo.text.pre_tokenizers import PRE_TOKENIZERS
 from octavo.text.spelling import byte_letters
 from octavo.weights.gguf_metadata import GGUFArray, ValueKind
@@ -132,6 +132,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "unknown pre": (byte_metadata(pre="morse"), "morse"),
     "pre is a list": (byte_metadata(pre=GGUFArray(STRINGS)), "pre"),
     "no merges": (byte_metadata(merges=None), "merges"),
+    "a score that is no number": (
+        piece_metadata(scores=GGUFArray(FLOATS, [float("nan")] * 265)),
+        "scores",
+    ),
+    "eos is a long list": (byte_metadata(eos_token_id=GGUFArray(INTS, [7] * 9999)), "eos"),
+    "kind is a long text": (byte_metadata(model="m" * 9999), "model"),
     "merge of one part": (byte_metadata(merges=GGUFArray(STRINGS, ["hi"])), "merges"),
     "merge that makes no token": (byte_metadata(merges=GGUFArray(STRINGS, ["hi hi"])), "merges"),
     "merge of strangers": (byte_metadata(merges=GGUFArray(STRINGS, ["hi there"])), "merges"),
@@ -143,10 +149,11 @@ def test_refused_by_name(case: str) -> None:
     metadata, word = REFUSED[case]
     with pytest.raises(ModelFileError, match=word):
         tokenizer_from_gguf(metadata)
-    with pytest.raises(ModelFileError, match=r"^bad\.gguf: "):
+    with pytest.raises(ModelFileError, match=r"^bad\.gguf: .{1,2000}$"):
         tokenizer_from_gguf(metadata, "bad.gguf")
 
 
-def test_known_kinds_that_are_not_built() -> None:
-    with pytest.raises(NotBuilt, match="rwkv"):
-        tokenizer_from_gguf(byte_metadata(model="rwkv"))
+@pytest.mark.parametrize("kind", KNOWN_KINDS)
+def test_known_kinds_that_are_not_built(kind: str) -> None:
+    with pytest.raises(NotBuilt, match=rf"^bad\.gguf: .*{kind}.*not built yet; built: gpt2"):
+        tokenizer_from_gguf(byte_metadata(model=kind), "bad.gguf")

@@ -1,6 +1,7 @@
 """Damages JSON values and texts: wrong kinds, huge and odd numbers, deep nesting, repeated keys."""
 
 import json
+from copy import deepcopy
 from typing import Any
 
 from octavo.testing.fuzz.choices import Choices
@@ -60,7 +61,7 @@ def _change(choices: Choices, container: Any, key: Any) -> None:
     elif change == 5 and isinstance(container[key], int):
         container[key] += choices.number(5) - 2
     else:
-        container[key] = choices.of(ODD)
+        container[key] = deepcopy(choices.of(ODD))
 
 
 def text(choices: Choices, value: Any) -> bytes:

@@ -9,12 +9,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from octavo.errors import ModelFileError
+from octavo.errors import InvalidRequest, ModelFileError
 from octavo.testing import tiny_tokenizer
 from octavo.testing.fuzz import json_damage
 from octavo.testing.fuzz.bounds import check_refusal
 from octavo.testing.fuzz.choices import Choices
-from octavo.text.tokenizer import RenderedPrompt, load_tokenizer
+from octavo.text.tokenizer import HFTokenizer, RenderedPrompt, load_tokenizer
 
 NAME = "vocabularies"
 CPU_S = 3.0
@@ -158,6 +158,14 @@ def run(data: bytes) -> str:
             tokenizer = load_tokenizer(Path(name))
         except ModelFileError as error:
             return check_refusal(error, MAX_MESSAGE, name)[:40]
+    try:
+        _use(tokenizer)
+    except InvalidRequest as error:  # it may fail on one text
+        return check_refusal(error, MAX_MESSAGE, name)[:60]
+    return "used"
+
+
+def _use(tokenizer: HFTokenizer) -> None:
     for text in TEXTS:
         ids = tokenizer.encode(text)
         assert all(0 <= number < tokenizer.vocab_size for number in ids)
@@ -166,4 +174,3 @@ def run(data: bytes) -> str:
     marked = MARK.join(TEXTS[0]) + "<|im_start|>"
     tokenizer.encode_rendered(RenderedPrompt(marked, MARK), add_special_tokens=True)
     json.dumps(tokenizer.info())
-    return "used"
