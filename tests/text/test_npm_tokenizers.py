@@ -63,6 +63,7 @@ def test_equals_transformers(name: str) -> None:
         ("llama3", "llama-bpe"),
         ("command_r_plus", "command-r"),
         ("gemma3", "gemma-4"),
+        ("deepseek_llm", "deepseek-llm"),
     ],
 )
 def test_tokenizer_json_equals_llama_cpp(name: str, reference: str) -> None:
@@ -78,6 +79,7 @@ def test_tokenizer_json_equals_llama_cpp(name: str, reference: str) -> None:
         ("llama3", "llama-bpe", "gpt2", "llama-bpe"),
         ("command_r_plus", "command-r", "gpt2", "command-r"),
         ("gemma3", "gemma-4", "gemma4", "default"),
+        ("deepseek_llm", "deepseek-llm", "gpt2", "deepseek-llm"),
     ],
 )
 def test_the_same_vocabulary_in_gguf(name: str, reference: str, model: str, pre: str) -> None:
