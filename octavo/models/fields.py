@@ -5,16 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from octavo.errors import ModelFileError
-
-_SHOWN = 60  # characters of a stranger's value in a message
-
-
-def shown(value: object) -> str:
-    """The value for a message, cut to a readable length."""
-    if isinstance(value, int) and value.bit_length() > 128:
-        return "a number of more than 128 bits"
-    text = repr(value[:_SHOWN] if isinstance(value, str | list | tuple | bytes) else value)
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+from octavo.weights.mapped import shown_value
 
 
 class Fields:
@@ -98,7 +89,7 @@ class Fields:
         value = self._values.get(key)
         if value is None:
             return ModelFileError(f"{name} is missing; it must be {allowed}")
-        return ModelFileError(f"{name} is {shown(value)}; it must be {allowed}")
+        return ModelFileError(f"{name} is {shown_value(value)}; it must be {allowed}")
 
     def _get(self, key: str, default: Any) -> Any:
         value = self._values.get(key)

@@ -7,10 +7,9 @@ from typing import Any, Protocol, TypeVar
 
 from octavo.errors import ConfigError, ModelFileError
 from octavo.graph import Graph, Program
-from octavo.models.fields import shown
 from octavo.weights.check import check_tensors
 from octavo.weights.checkpoint import CONFIG_NAME, Checkpoint, WeightTensor
-from octavo.weights.mapped import model_label
+from octavo.weights.mapped import model_label, shown_value
 
 FAMILY_MODULES = ("gemma", "llama")
 
@@ -144,6 +143,6 @@ def _family(wanted: Sequence[str], is_gguf: bool, label: str) -> tuple[str, Fami
         if name in known:
             return name, known[name]
     raise ConfigError(
-        f"{label}: the architecture {', '.join(map(shown, wanted[:3]))} is not "
+        f"{label}: the architecture {', '.join(map(shown_value, wanted[:3]))} is not "
         f"known; known are {', '.join(sorted(known))}"
     )

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from octavo.errors import ModelFileError
-from octavo.models.fields import shown
 from octavo.text.gguf_vocabulary import PREFIX, TokenType, Vocabulary
 from octavo.text.merges import check_lengths, merges_in_order
 from octavo.text.pre_tokenizers import PRE_TOKENIZERS
 from octavo.text.spelling import BYTE_TOKEN, SPACE_MARK
+from octavo.weights.mapped import shown_value
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
@@ -39,7 +39,9 @@ def byte_level(vocabulary: Vocabulary) -> "Backend":
     cut = PRE_TOKENIZERS.get(name) if isinstance(name, str) else None
     if cut is None:
         names = ", ".join([*PRE_TOKENIZERS, *CHARACTER_PRE])
-        raise ModelFileError(f"{PREFIX}pre is {shown(name)}, which is not known; known: {names}")
+        raise ModelFileError(
+            f"{PREFIX}pre is {shown_value(name)}, which is not known; known: {names}"
+        )
     known = vocabulary.numbers()
     backend = Backend(
         models.BPE(
@@ -110,9 +112,11 @@ def _merges(vocabulary: Vocabulary, known: Mapping[str, int]) -> list[tuple[str,
     for merge in vocabulary.strings("merges"):
         left, _, right = merge.partition(" ")
         if not left or not right or " " in right:
-            raise ModelFileError(f"{PREFIX}merges holds {shown(merge)}, which is not two parts")
+            raise ModelFileError(
+                f"{PREFIX}merges holds {shown_value(merge)}, which is not two parts"
+            )
         if left not in known or right not in known or left + right not in known:
-            raise ModelFileError(f"{PREFIX}merges holds {shown(merge)}, not all of it tokens")
+            raise ModelFileError(f"{PREFIX}merges holds {shown_value(merge)}, not all of it tokens")
         merges.append((left, right))
     return merges
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from octavo.errors import ModelFileError, NotBuilt
-from octavo.models.fields import shown
 from octavo.text.byte_pairs import byte_level, characters, sentencepiece
 from octavo.text.gguf_vocabulary import PREFIX, Vocabulary, read_vocabulary
 from octavo.text.gguf_vocabulary import TokenType as TokenType
@@ -13,6 +12,7 @@ from octavo.text.probe import probe
 from octavo.text.tokenizer import HFTokenizer, set_ends
 from octavo.text.unigram import unigram
 from octavo.text.word_pieces import word_pieces
+from octavo.weights.mapped import shown_value
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
@@ -49,7 +49,7 @@ def _build(metadata: Mapping[str, Any]) -> HFTokenizer:
             f"{PREFIX}model is {kind!r}, which is not built yet; built: {', '.join(BUILDERS)}"
         )
     if not isinstance(kind, str) or kind not in BUILDERS:
-        raise ModelFileError(f"{PREFIX}model is {shown(kind)}; known: {', '.join(BUILDERS)}")
+        raise ModelFileError(f"{PREFIX}model is {shown_value(kind)}; known: {', '.join(BUILDERS)}")
     vocabulary = read_vocabulary(metadata)
     fault = f"{PREFIX}tokens, merges and scores make no vocabulary"
     with library_faults(ModelFileError, fault):

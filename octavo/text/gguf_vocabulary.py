@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Any
 
 from octavo.errors import ModelFileError
-from octavo.models.fields import shown
+from octavo.weights.mapped import shown_value
 
 PREFIX = "tokenizer.ggml."
 _NAMED = (  # token of tokenizer_config.json -> keys of GGUF; "seperator" is the specification's
@@ -140,7 +140,7 @@ def _config(metadata: Mapping[str, Any], tokens: Sequence[str]) -> dict[str, Any
                 continue
             if type(number) is not int or not 0 <= number < len(tokens):
                 raise ModelFileError(
-                    f"{PREFIX}{key} is {shown(number)}, but there are {len(tokens)} tokens"
+                    f"{PREFIX}{key} is {shown_value(number)}, but there are {len(tokens)} tokens"
                 )
             config[name] = tokens[number]
     for end in ("bos", "eos"):

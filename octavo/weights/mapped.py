@@ -26,6 +26,14 @@ def shown(text: str, limit: int = 80) -> str:
     return repr(text if len(text) <= limit else text[:limit] + "…")
 
 
+def shown_value(value: object, limit: int = 60) -> str:
+    """Any value out of a file for a one-line message, cut to a readable length."""
+    if isinstance(value, int) and value.bit_length() > 128:
+        return "a number of more than 128 bits"
+    text = repr(value[:limit] if isinstance(value, str | list | tuple | bytes) else value)
+    return text if len(text) <= limit else text[:limit] + "..."
+
+
 def file_label(path: Path) -> str:
     """The base name for messages; escaped if it could break a line (indexes name files too)."""
     name = path.name
