@@ -41,7 +41,6 @@ void Executor::run_local(const LocalStep& step, int64_t begin, int64_t end, int 
             for (int64_t t = begin; t < end; t++) {
                 const float* in = value(op.inputs[0], t);
                 float* out = value(op.output, t);
-                // What a group writes behind its end, the next one overwrites.
                 for (int64_t i = 0; i < op.groups * width; i += width) {
                     rms_norm(in + i, gain, width, op.eps, out + i, isa_);
                 }

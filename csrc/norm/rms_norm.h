@@ -7,8 +7,7 @@
 
 namespace octavo {
 
-// Rows hold `width` numbers and are readable and writable up to the next multiple of 8; what
-// stands behind `width` in `out` means nothing.
+// x, gain and out hold `width` numbers each, and nothing behind them is read or written.
 void rms_norm(const float* x, const float* gain, int64_t width, float eps, float* out, Isa isa);
 
 void rms_norm_avx2(const float* x, const float* gain, int64_t width, float eps, float* out);

@@ -15,6 +15,7 @@ from octavo.models.sizes import (
     MAX_VOCAB,
     MAX_WIDTH,
     as_float32,
+    check_head_sizes,
     decoder_shapes,
     heads_of,
     kv_heads_of,
@@ -101,14 +102,18 @@ class Gemma3Config:
         """From GGUF metadata, and from which tensors there are. ModelFileError names the key."""
         gguf = Fields.within(metadata, "gemma3.")
         tokens = Fields.within(metadata, "tokenizer.ggml.")
-        if gguf.number("final_logit_softcapping", 0.0, low=0, high=1e9):
-            raise gguf.wrong("final_logit_softcapping", "0: Gemma 3 caps no logits")
+        for key in ("attn_logit_softcapping", "final_logit_softcapping"):
+            if gguf.number(key, 0.0, low=0, high=1e9):
+                raise gguf.wrong(key, "0: Gemma 3 caps no logits")
+        if not gguf.boolean("attention.causal", True):
+            raise gguf.wrong("attention.causal", "true: text is generated causally")
+        if gguf.integer("expert_count", 0, low=0, high=MAX_LAYERS):
+            raise gguf.wrong("expert_count", "0 in this family")
         vocab_size = vocab_size_of(tensors)
         hidden, heads, head_dim = heads_of(
             gguf, "embedding_length", "attention.head_count", "attention.key_length"
         )
-        if gguf.integer("attention.value_length", head_dim, high=MAX_WIDTH) != head_dim:
-            raise gguf.wrong("attention.value_length", f"{head_dim}, the size of a head")
+        check_head_sizes(gguf, head_dim)
         layers = gguf.integer("block_count", high=MAX_LAYERS)
         window = gguf.integer("attention.sliding_window", 0, low=0, high=MAX_POSITIONS)
         pattern = gguf.integer("attention.sliding_window_pattern", _PATTERN, high=MAX_LAYERS)
@@ -194,6 +199,8 @@ def _hf_ropes(hf: Fields, head_dim: int) -> tuple[RopeConfig, RopeConfig]:
     """
     by_kind = hf.mapping("rope_parameters")
     new = any(by_kind.has(kind) for kind in _KINDS)
+    if hf.has("rope_parameters") and not new:
+        raise hf.wrong("rope_parameters", f"an object for each of {' and '.join(_KINDS)}")
     full = by_kind.mapping("full_attention") if new else hf.mapping("rope_scaling")
     local = by_kind.mapping("sliding_attention")
     theta = _theta(full, hf, "rope_theta", _GLOBAL_THETA)

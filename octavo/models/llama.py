@@ -17,6 +17,7 @@ from octavo.models.sizes import (
     MAX_VOCAB,
     MAX_WIDTH,
     as_float32,
+    check_head_sizes,
     decoder_shapes,
     heads_of,
     kv_heads_of,
@@ -96,9 +97,7 @@ class LlamaConfig:
         hidden, heads, head_dim = heads_of(
             gguf, "embedding_length", "attention.head_count", "attention.key_length"
         )
-        for key in ("rope.dimension_count", "attention.value_length"):
-            if gguf.integer(key, head_dim, high=MAX_WIDTH) != head_dim:
-                raise gguf.wrong(key, f"{head_dim}, the size of a head")
+        check_head_sizes(gguf, head_dim)
         return cls(
             vocab_size=vocab_size,
             hidden_size=hidden,

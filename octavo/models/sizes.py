@@ -35,6 +35,13 @@ def heads_of(fields: Fields, width: str, count: str, head: str) -> tuple[int, in
     return hidden, heads, head_dim
 
 
+def check_head_sizes(gguf: Fields, head_dim: int) -> None:
+    """Refuse a GGUF file whose rope turns a part of a head, or whose values are of another size."""
+    for key in ("rope.dimension_count", "attention.value_length"):
+        if gguf.integer(key, head_dim, high=MAX_WIDTH) != head_dim:
+            raise gguf.wrong(key, f"{head_dim}, the size of a head")
+
+
 def kv_heads_of(fields: Fields, key: str, heads: int) -> int:
     """Heads of keys and values, a divisor of `heads`; as many when the key is absent."""
     kv_heads = fields.integer(key, heads, high=heads)

@@ -22,8 +22,9 @@ METHOD = "method of Graph in octavo/graph/graph.py"
 RULES_ENTRY = "entry of RULES in octavo/weights/names.py"
 FAMILY = "file octavo/models/arcee.py"
 TESTS = "file tests/models/test_arcee.py"
+TINY = "file octavo/testing/tiny_arcee.py"
 PARITY = "file tests/parity/test_arcee_parity.py"
-PLACES = (SEMANTICS, OPS, OPS_ENTRY, METHOD, RULES_ENTRY, FAMILY, TESTS, PARITY)
+PLACES = (SEMANTICS, OPS, OPS_ENTRY, METHOD, RULES_ENTRY, FAMILY, TINY, TESTS, PARITY)
 
 _BLOCK = re.compile(r"^_(.+?):_\n```python\n(.*?)```", re.DOTALL | re.MULTILINE)
 
@@ -49,6 +50,7 @@ def apply_page(page: Path, patch: pytest.MonkeyPatch) -> ModuleType:
     patch.setattr(names, "RULES", {**names.RULES, **_entry(code[RULES_ENTRY], names)})
     patch.setattr(registry, "_FAMILIES", list(registry.families()))
     _load("octavo.models.arcee", code[FAMILY], patch)
+    _load("octavo.testing.tiny_arcee", code[TINY], patch)
     return _load("octavo_page_tests", code[TESTS] + code[PARITY], patch)
 
 

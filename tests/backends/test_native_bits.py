@@ -112,6 +112,28 @@ def test_instruction_sets_over_partitions(models):
 
 
 @needs_avx2
+@pytest.mark.parametrize(
+    ("head_dim", "heads", "kv_heads"), [(2, 8, 1), (4, 4, 4), (6, 8, 8), (12, 4, 4), (14, 8, 2)]
+)
+def test_norms_of_heads_that_fill_no_register(tmp_path, head_dim, heads, kv_heads):
+    """A row's last head ends where the next row begins."""
+    shape = {"head_dim": head_dim, "heads": heads, "kv_heads": kv_heads}
+    path = tiny_gemma(tmp_path / "m.gguf", format="gguf", **shape)
+    with open_checkpoint(path) as checkpoint:
+        model = build(checkpoint)
+        rows = model.config.vocab_size
+        expected, *others = (
+            scores(
+                NativeBackend(model.program, checkpoint, vocab_size=rows, isa=isa, threads=threads),
+                SHORT,
+                [50],
+            )
+            for isa, threads in (("scalar", 1), ("avx2", 1), ("avx2", 2))
+        )
+    assert all(np.array_equal(other, expected) for other in others)
+
+
+@needs_avx2
 def test_instruction_sets_on_gemma(gemma):
     """Norms by head, scaled embeddings, gelu."""
     scalar, avx2 = (scores(gemma(isa=isa), LONG, [640, 1, 59]) for isa in ("scalar", "avx2"))

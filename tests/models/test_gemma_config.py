@@ -91,6 +91,7 @@ BAD_HF = [
     ("query_pre_attn_scalar", 0),
     ("rope_local_base_freq", math.nan),
     ("rope_parameters", {"full_attention": 3}),
+    ("rope_parameters", {"rope_type": "linear", "factor": 8.0, "rope_theta": 5e5}),
     ("rope_parameters", {"full_attention": {"rope_type": "yarn", "rope_theta": 1e4}}),
     ("head_dim", 15),
 ]
@@ -105,6 +106,10 @@ def test_a_bad_setting_of_config_json_is_named(key, value):
 
 BAD_GGUF = [
     ("gemma3.final_logit_softcapping", 30.0),
+    ("gemma3.attn_logit_softcapping", 50.0),
+    ("gemma3.attention.causal", False),
+    ("gemma3.expert_count", 8),
+    ("gemma3.rope.dimension_count", 8),
     ("gemma3.attention.value_length", 8),
     ("gemma3.attention.head_count_kv", 3),
     ("gemma3.attention.sliding_window_pattern", 0),
