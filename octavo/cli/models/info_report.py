@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from octavo.cli.terminal import escaped, size_in_words, table
-from octavo.serving.describe import PROCESS_BYTES, Description
+from octavo.serving.describe import Description
 
 _TEMPLATE_LINES = 4
 _LINE_CHARS = 90
@@ -39,7 +39,7 @@ def as_json(name: str, found: Description, with_tensors: bool) -> str:
         "chat_template": found.template,
         "faults": dict(found.faults),
         "memory": {
-            "process_bytes": PROCESS_BYTES,
+            "process_bytes": memory.process_bytes,
             "weights_bytes": memory.weights_bytes,
             "kv_bytes_per_token": memory.kv_token_bytes,
             "total_bytes_at_full_context": context and memory.total_bytes(context),
@@ -116,7 +116,7 @@ def _memory(found: Description) -> Iterator[tuple[str, str]]:
         return
     per_thousand = size_in_words(1000 * memory.kv_token_bytes)
     yield "", f"{per_thousand} KV cache for each 1,000 tokens in it (float16)"
-    yield "", f"about {size_in_words(PROCESS_BYTES)} for the process"
+    yield "", f"about {size_in_words(memory.process_bytes)} for the process"
     total = memory.total_bytes(context or 0)
     if context and total is not None:
         yield "", f"{size_in_words(total)} together at the full context of {context:,} tokens"
