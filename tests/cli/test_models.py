@@ -6,6 +6,7 @@ import pytest
 
 from octavo.cli.main import main
 from octavo.cli.models.rm import rm_command
+from octavo.cli.terminal import size_in_words
 from octavo.testing.hub import HubRepo
 from octavo.testing.model_files import write_gguf
 from octavo.testing.tiny import tiny_llama
@@ -150,6 +151,72 @@ def test_a_broken_off_download_is_removed(run, hub_home):
     (blobs.parent / "snapshots").mkdir()
     assert run("rm", "org/big", "--yes")[0] == 0
     assert not blobs.parent.exists()
+
+
+def _dead_link(repo, snapshot):
+    (snapshot / "config.json").symlink_to("../../blobs/absent")
+
+
+def _ref_without_snapshot(repo, snapshot):
+    (repo / "refs" / "main").write_text("0" * 40)
+
+
+def _stray_file(repo, snapshot):
+    (repo / "snapshots" / "stray").write_text("x")
+
+
+@pytest.mark.parametrize("amiss", [_dead_link, _ref_without_snapshot, _stray_file])
+def test_a_quantisation_goes_alone_where_the_cache_is_not_in_order(run, hub_home, amiss):
+    """huggingface_hub leaves such a repository out of its list."""
+    sizes = {}
+    for tag in ("Q8_0", "Q4_0"):
+        path = hub_home / run("pull", f"org/m-GGUF:{tag}", "-q")[1].strip()
+        sizes[tag] = path.stat().st_size
+    snapshot = path.parent
+    amiss(snapshot.parent.parent, snapshot)
+    before = size_of(hub_home)
+    code, out, _ = run("rm", "org/m-GGUF:Q8_0", "-y")
+    assert code == 0
+    assert f"; {size_in_words(sizes['Q8_0'])} are free again" in out
+    assert size_of(hub_home) == before - sizes["Q8_0"]
+    assert path.is_file()
+    assert names(run) == ["org/m-GGUF:Q4_0"]
+
+
+def test_the_last_quantisation_leaves_what_is_half_fetched(run, hub_home):
+    run("pull", "org/m-GGUF:Q8_0", "-q")
+    repo = hub_home / "hub" / "models--org--m-GGUF"
+    half = repo / "blobs" / "abc.octavo.incomplete"
+    half.write_bytes(b"half")
+    assert run("rm", "org/m-GGUF:Q8_0", "-y")[0] == 0
+    assert [path for path in repo.rglob("*") if path.is_file()] == [half]
+    half.unlink()
+    run("pull", "org/m-GGUF:Q8_0", "-q")
+    assert run("rm", "org/m-GGUF:Q8_0", "-y")[0] == 0
+    assert not repo.exists()
+
+
+def test_no_bytes_are_free_of_contents_that_stay(run, hub):
+    files = hub.repos["org/m-GGUF"].files
+    files["copy-Q8_0.gguf"] = files["m-Q8_0.gguf"]
+    run("pull", "org/m-GGUF:m-Q8_0", "-q")
+    run("pull", "org/m-GGUF:copy-Q8_0", "-q")
+    assert "; 0 B are free again" in run("rm", "org/m-GGUF:m-Q8_0", "-y")[1]
+
+
+@pytest.mark.parametrize("name", ["org/m-GGUF", "org/m-GGUF:Q8_0"])
+@pytest.mark.parametrize("linked", [".", "snapshots", "blobs"])
+def test_folders_elsewhere_are_not_touched(run, hub_home, tmp_path, linked, name):
+    run("pull", "org/m-GGUF:Q8_0", "-q")
+    folder = hub_home / "hub" / "models--org--m-GGUF" / linked
+    elsewhere = folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(elsewhere)
+    before = size_of(elsewhere)
+    code, out, err = run("rm", name, "-y")
+    assert (code, out) == (1, "")
+    assert f"{name} is not removed" in err
+    assert "is a link to another folder" in err
+    assert size_of(elsewhere) == before
 
 
 def test_the_quick_start_model_is_removed(run, tmp_path, monkeypatch):
