@@ -69,10 +69,20 @@ def plan_removal(name: str) -> Removal:
         files = tuple(_files_of(hub_id, folder))
         if files or (hub_id.tag is None and folder.is_dir()):
             return Removal(name, files, folder, is_whole=hub_id.tag is None)
+    for model in kept_models():
+        if name == model.name == str(model.path):
+            folder = _repository(model.path)
+            _refuse_links(name, folder)
+            return Removal(name, model.files, folder)
     raise ModelFileError(_unknown(name))
 
 
 # -------------------------------------------------------------------------------------- inside
+
+
+def _repository(path: Path) -> Path:
+    """The hub's folder that a path in one of its snapshots lies in."""
+    return next(parent.parent for parent in path.parents if parent.name == "snapshots")
 
 
 def _refuse_links(name: str, folder: Path) -> None:

@@ -80,6 +80,27 @@ def test_a_name_of_the_list_means_that_file(run):
         assert json.loads(out)["path"] == model["path"]
 
 
+def test_what_no_hub_id_means_is_listed_by_its_path(run, hub, hub_home):
+    """Two files of one name, and a repository without an owner, as old ones have none."""
+    data = hub.repos["org/m-GGUF"].files["m-Q8_0.gguf"]
+    repo = hub_home / "hub" / "models--org--twice"
+    for folder in ("x", "y"):
+        path = repo / "snapshots" / ("0" * 40) / folder / "m-Q4_K_M.gguf"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data)
+    run("pull", "org/tiny", "-q")
+    (hub_home / "hub" / "models--org--tiny").rename(hub_home / "hub" / "models--old")
+    listed = json.loads(run("list", "--json")[1])
+    assert len(listed) == 3
+    for model in listed:
+        assert json.loads(run("info", model["name"], "--json")[1])["path"] == model["path"]
+    before = size_of(repo)
+    assert run("rm", listed[1]["name"], "-y")[0] == 0
+    assert size_of(repo) == before - len(data)
+    assert run("rm", listed[0]["name"], "-y")[0] == 0
+    assert names(run) == ["org/twice:Q4_K_M"], "now it means one file"
+
+
 def test_pull_looks_for_a_newer_version(run, hub):
     first = run("pull", "org/tiny", "-q")[1]
     hub.repos["org/tiny"].files["generation_config.json"] = b'{"temperature": 0.5}'
