@@ -101,12 +101,40 @@ def test_what_no_hub_id_means_is_listed_by_its_path(run, hub, hub_home):
     assert names(run) == ["org/twice:Q4_K_M"], "now it means one file"
 
 
+def test_info_says_that_a_name_means_several_files(run, hub):
+    files = hub.repos["org/m-GGUF"].files
+    files["copy-Q8_0.gguf"] = files["m-Q8_0.gguf"]
+    for tag in ("m-Q8_0", "copy-Q8_0"):
+        run("pull", f"org/m-GGUF:{tag}", "-q")
+    code, _, err = run("info", "org/m-GGUF:Q8_0")
+    assert code == 1
+    assert "org/m-GGUF:Q8_0: of what is on this machine, Q8_0 means several files: 'm-Q8" in err
+    assert "name one of them behind the :" in err
+    assert "name one behind a :, of Q8_0" in run("info", "org/m-GGUF")[2]
+    assert "is not on this machine" in run("info", "org/m-GGUF:Q4_0")[2]
+
+
 def test_pull_looks_for_a_newer_version(run, hub):
     first = run("pull", "org/tiny", "-q")[1]
     hub.repos["org/tiny"].files["generation_config.json"] = b'{"temperature": 0.5}'
     second = run("pull", "org/tiny", "-q")[1]
     assert first != second
     assert names(run) == ["org/tiny"], "older versions are the same model"
+
+
+def test_weights_that_cannot_be_served_are_not_fetched(run, hub):
+    files = hub.repos["org/tiny"].files
+    files["config.json"] = json.dumps({"architectures": ["OtherForCausalLM"]}).encode()
+    code, out, err = run("pull", "org/tiny", "-q")
+    assert (code, out) == (1, "")
+    assert "org/tiny: the architecture 'OtherForCausalLM' is not known" in err
+    assert not [request for request in hub.downloads() if "/store/" in request.path]
+
+
+def test_pull_warns_of_a_gguf_file_that_cannot_be_served(run):
+    code, out, err = run("pull", "org/other", "-q")
+    assert (code, out.count("\n")) == (0, 1)
+    assert "org/other cannot be served: the architecture 'm\\x1b[2J' is not known" in err
 
 
 def test_what_cannot_be_served_is_said_and_its_name_escaped(run):
