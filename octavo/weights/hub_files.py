@@ -142,15 +142,15 @@ def shard_names(index: object) -> tuple[str, ...]:
 
 
 def check_name(name: str) -> None:
-    """Raise ModelFileError for the name of a file that could leave its folder."""
+    """Raise ModelFileError for the name of a file that could leave its folder or a line of text."""
     parts = name.split("/")
-    if (
-        any(part in ("", ".", "..") for part in parts)
-        or "\\" in name
-        or ":" in parts[0]
-        or not name.isprintable()
-    ):
+    if any(part in ("", ".", "..") for part in parts) or "\\" in name or ":" in parts[0]:
         raise ModelFileError(f"the file name {shown(name)} leads outside the model's folder")
+    if not name.isprintable():
+        raise ModelFileError(
+            f"the file name {shown(name)} has characters that cannot be printed; such a file is "
+            "not used"
+        )
 
 
 # -------------------------------------------------------------------------------------- inside
