@@ -245,6 +245,20 @@ def test_the_last_quantisation_leaves_what_is_half_fetched(run, hub_home):
     assert not repo.exists()
 
 
+def test_a_cache_that_is_reached_by_a_link_is_as_good(run, hub_home, tmp_path):
+    elsewhere = tmp_path / "disk"
+    elsewhere.mkdir()
+    hub_home.mkdir()
+    (hub_home / "hub").symlink_to(elsewhere)
+    for tag in ("Q8_0", "Q4_0"):
+        run("pull", f"org/m-GGUF:{tag}", "-q")
+    before = size_of(elsewhere)
+    assert run("rm", "org/m-GGUF:Q8_0", "-y")[0] == 0
+    assert 0 < size_of(elsewhere) < before / 1.4
+    assert run("rm", "org/m-GGUF:Q4_0", "-y")[0] == 0
+    assert not (elsewhere / "models--org--m-GGUF").exists()
+
+
 def test_no_bytes_are_free_of_contents_that_stay(run, hub):
     files = hub.repos["org/m-GGUF"].files
     files["copy-Q8_0.gguf"] = files["m-Q8_0.gguf"]
