@@ -65,7 +65,7 @@ def chat_command(
             chat = Chat(source, sampling_of(options), options.system, is_terminal)
             return chat.run(_terminal_line() if is_terminal else _piped_line)
 
-    return exit_code_of(work, PROG, usage(PROG), who="chat")
+    return exit_code_of(work, PROG, usage(PROG), who="chat", has_verbose=True)
 
 
 def read_text(read_line: ReadLine) -> str:

@@ -37,7 +37,9 @@ class CompleteOptions(AskOptions):
 
 def complete_command(argv: Sequence[str], load: "Load | None" = None) -> int:
     """Parse the flags, complete, and return the exit code. load: for doubles."""
-    return exit_code_of(lambda: _complete(argv, load), PROG, usage(PROG), who="complete")
+    return exit_code_of(
+        lambda: _complete(argv, load), PROG, usage(PROG), who="complete", has_verbose=True
+    )
 
 
 def _complete(argv: Sequence[str], load: "Load | None") -> int:

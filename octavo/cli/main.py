@@ -1,5 +1,6 @@
 """The command `octavo`: finds the subcommand and hands it the rest of the line."""
 
+import io
 import sys
 from collections.abc import Sequence
 
@@ -18,5 +19,11 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line (without the program's name) and return the exit code."""
+    """Run the command line (without the program's name) and return the exit code.
+
+    argv: None: this process's own.
+    """
+    if argv is None and isinstance(sys.stdout, io.TextIOWrapper):
+        # What the locale cannot write is spelled, as Python does on stderr.
+        sys.stdout.reconfigure(errors="backslashreplace")
     return run_command("octavo", COMMANDS, sys.argv[1:] if argv is None else list(argv))

@@ -5,17 +5,26 @@ import os
 import sys
 from collections.abc import Callable
 
+from octavo.cli.terminal import escaped
 from octavo.config import Shown
 from octavo.errors import ConfigError, OctavoError, UsageError
 
 log = logging.getLogger(__name__)
 
 
-def exit_code_of(work: Callable[[], int], prog: str, usage: str, who: str = "server") -> int:
+def exit_code_of(
+    work: Callable[[], int],
+    prog: str,
+    usage: str,
+    who: str = "server",
+    *,
+    has_verbose: bool = False,
+) -> int:
     """Run `work` and turn how it ends into an exit code.
 
     Help or version: stdout, 0. Wrong usage: usage and reason on stderr, 2. Any other failure: the
-    one line `server: fatal: <reason>` on stderr, 1; --verbose adds the traceback to the log.
+    one line `server: fatal: <reason>` on stderr, 1; --verbose, where the command has it, adds the
+    traceback to the log.
     """
     try:
         return work()
@@ -37,7 +46,8 @@ def exit_code_of(work: Callable[[], int], prog: str, usage: str, who: str = "ser
         return 141  # what a shell reports for SIGPIPE
     except Exception as error:
         log.debug("the failure in full", exc_info=True)
-        return _fatal(who, f"{type(error).__name__}: {one_line(error)} (--verbose shows more)", 1)
+        more = " (--verbose shows more)" if has_verbose else ""
+        return _fatal(who, f"{type(error).__name__}: {one_line(error)}{more}", 1)
 
 
 def _fatal(who: str, reason: str, exit_code: int) -> int:
@@ -46,5 +56,5 @@ def _fatal(who: str, reason: str, exit_code: int) -> int:
 
 
 def one_line(error: BaseException) -> str:
-    """The error's sentence without line breaks."""
-    return " ".join(str(error).split())
+    """The error's sentence without line breaks; what a terminal would act on is spelled."""
+    return escaped(" ".join(str(error).split()))

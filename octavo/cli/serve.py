@@ -34,7 +34,7 @@ def serve_command(
         config = parse_args(argv, prog=prog, default_model=default_model, environ=environ)
         return start(config, load)
 
-    return exit_code_of(work, prog, usage(prog))
+    return exit_code_of(work, prog, usage(prog), has_verbose=True)
 
 
 def start(config: Config, load: "Load | None" = None) -> int:

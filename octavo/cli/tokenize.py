@@ -84,6 +84,7 @@ def _tokenize(argv: Sequence[str]) -> int:
     given = options.text
     if given is None or given == "-":
         given = read_stdin("the text", "a text is needed: as TEXT, or on standard input")
+    _check_unicode(given)
     ids = parse_ids(given) if options.decode else []
     tokenizer = _open(model, options.tokenizer_config)
     if options.decode:
@@ -110,6 +111,15 @@ def _check(options: TokenizeOptions) -> str:
         if options.decode and value is not None:
             raise UsageError(f"{flag} is for text: it says nothing with --decode")
     return options.model
+
+
+def _check_unicode(given: str) -> None:
+    """Bytes of the command line that are no UTF-8 came as lone surrogates. Raises ConfigError."""
+    try:
+        given.encode()
+    except UnicodeEncodeError as error:
+        where = f"character {error.start} is {given[error.start]!a}"
+        raise ConfigError(f"the text is no UTF-8: {where}") from None
 
 
 def _open(model: str, tokenizer_config: str | None) -> "Tokenizer":
@@ -139,7 +149,11 @@ def encode(tokenizer: "Tokenizer", given: str, options: TokenizeOptions) -> list
 
 def parse_ids(given: str) -> list[int]:
     """`1 2 3`, `1,2,3` or `[1, 2, 3]`. Raises UsageError."""
-    words = [word for word in re.split(r"[\s,\[\]]+", given) if word]
+    bare = given.strip()
+    is_list = len(bare) > 1 and bare[0] == "[" and bare[-1] == "]"
+    words = [word for word in re.split(r"[\s,]+", bare[1:-1] if is_list else bare) if word]
+    if not is_list and ("[" in bare or "]" in bare):
+        raise UsageError("--decode: a [ at the start and a ] at the end belong together")
     for word in words:
         if not re.fullmatch(r"[0-9]{1,18}", word):
             raise UsageError(f"--decode: ids are whole numbers, not {escaped(word, 40)!r}")

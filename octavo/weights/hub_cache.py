@@ -14,6 +14,7 @@ from octavo.weights.hub_files import (
     TOKENIZER_SUFFIX,
     Choice,
     HubId,
+    SeveralModels,
     choose_files,
     shard_names,
 )
@@ -46,18 +47,24 @@ def cached_repos(cache: Path) -> Iterator[tuple[str, Path]]:
             yield name.removeprefix(_PREFIX).replace("--", "/", 1), cache / name
 
 
-def cached_model(hub_id: HubId, cache: Path) -> Path | None:
+def cached_model(hub_id: HubId, cache: Path, *, is_last: bool = False) -> Path | None:
     """The folder or GGUF file of a model that is whole in the cache.
 
-    The snapshot that `main` points to counts first, then the youngest.
+    The snapshot that `main` points to counts first, then the youngest. is_last: the hub will not be
+    asked: raises SeveralModels if the id means several files of the cache, and none before.
     """
+    several: SeveralModels | None = None
     for snapshot in snapshots(repo_folder(hub_id.repo, cache)):
         try:
             choice = choose_files(file_names(snapshot), hub_id.tag)
             if is_whole(snapshot, choice):
                 return snapshot / choice.gguf if choice.gguf else snapshot
+        except SeveralModels as error:
+            several = several or error
         except ModelFileError:
             continue  # not the model that is asked for, or a part of it
+    if is_last and several is not None:
+        raise SeveralModels(f"{hub_id}: of what is on this machine, {several}")
     return None
 
 

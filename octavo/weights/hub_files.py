@@ -34,6 +34,10 @@ _NOT_MODELS = ("mmproj", "imatrix")  # projectors of media, statistics of quanti
 _SHOWN = 12  # quantisations that a message lists
 
 
+class SeveralModels(ModelFileError):
+    """The hub id means more than one file."""
+
+
 @dataclass(frozen=True, slots=True)
 class HubId:
     """`org/name`, or `org/name:tag` with the quantisation of a GGUF file."""
@@ -138,15 +142,15 @@ def shard_names(index: object) -> tuple[str, ...]:
 
 
 def check_name(name: str) -> None:
-    """Raise ModelFileError for the name of a file that could leave its folder."""
+    """Raise ModelFileError for the name of a file that could leave its folder or a line of text."""
     parts = name.split("/")
-    if (
-        any(part in ("", ".", "..") for part in parts)
-        or "\\" in name
-        or ":" in parts[0]
-        or not name.isprintable()
-    ):
+    if any(part in ("", ".", "..") for part in parts) or "\\" in name or ":" in parts[0]:
         raise ModelFileError(f"the file name {shown(name)} leads outside the model's folder")
+    if not name.isprintable():
+        raise ModelFileError(
+            f"the file name {shown(name)} has characters that cannot be printed; such a file is "
+            "not used"
+        )
 
 
 # -------------------------------------------------------------------------------------- inside
@@ -180,7 +184,7 @@ def _by_tag(models: Sequence[GgufModel], tag: str) -> GgufModel:
     is_plain = begin and all(m.stem.startswith(begin) for m in found[1:])
     if len(found) > 1 and (not is_plain or len(found[1].stem) == len(found[0].stem)):
         names = ", ".join(shown(model.stem) for model in found[:_SHOWN])
-        raise ModelFileError(f"{tag} means several files: {names}; name one of them behind the :")
+        raise SeveralModels(f"{tag} means several files: {names}; name one of them behind the :")
     return found[0]
 
 
@@ -189,7 +193,7 @@ def _default(models: Sequence[GgufModel]) -> GgufModel:
         return models[0]
     if any(model.quant == DEFAULT_QUANT for model in models):
         return _by_tag(models, DEFAULT_QUANT)
-    raise ModelFileError(
+    raise SeveralModels(
         f"there are several GGUF files and no {DEFAULT_QUANT} among them; name one behind a :, "
         f"of {_quants(models)}"
     )

@@ -24,8 +24,9 @@ from octavo.weights.quickstart import SMOLLM2, kept_path
 class KeptModel:
     """A model that is whole in a cache.
 
-    name: as `octavo serve` takes it. architecture: by its file; None: the file does not tell.
-    quant: the quantisation or type in the name of a GGUF file; "" for others. files: as opened.
+    name: as `octavo serve` takes it: the path where no hub id means this model. architecture: by
+    its file; None: the file does not tell. quant: the quantisation or type in the name of a GGUF
+    file; "" for others. files: as opened.
     """
 
     name: str
@@ -78,20 +79,22 @@ def _of_snapshot(repo: str, snapshot: Path) -> Iterator[KeptModel]:
         if choice.gguf is None and is_whole(snapshot, choice):
             architecture = _folder_architecture(snapshot)
             files = tuple(path for path in snapshot.iterdir() if path.is_file())
-            yield KeptModel(repo, "safetensors", architecture, "", snapshot, files)
+            name = repo if parse_hub_id(repo) is not None else str(snapshot)
+            yield KeptModel(name, "safetensors", architecture, "", snapshot, files)
     except ModelFileError:
         pass  # no folder that is read; there may be GGUF files
     for model in gguf_models(names):
         if not model.is_whole:
             continue
         paths = tuple(snapshot / part for part in model.parts)
-        name = _name_of(repo, names, model.parts[0], (model.quant, model.stem))
+        tags = (model.quant, model.stem)
+        name = _name_of(repo, names, model.parts[0], tags) or str(paths[0])
         architecture = gguf_architecture(paths[0])
         yield KeptModel(name, "gguf", architecture, model.quant, paths[0], paths)
 
 
-def _name_of(repo: str, names: list[str], first: str, tags: tuple[str, ...]) -> str:
-    """The shortest hub id that means this file; its path where there is none."""
+def _name_of(repo: str, names: list[str], first: str, tags: tuple[str, ...]) -> str | None:
+    """The shortest hub id that means this file; None: there is none."""
     for tag in tags:
         hub_id = parse_hub_id(f"{repo}:{tag}")
         try:
@@ -99,7 +102,7 @@ def _name_of(repo: str, names: list[str], first: str, tags: tuple[str, ...]) -> 
                 return str(hub_id)
         except ModelFileError:
             continue
-    return f"{repo}/{first}"
+    return None
 
 
 def _folder_architecture(folder: Path) -> str | None:

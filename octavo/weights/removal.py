@@ -2,7 +2,8 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,13 +21,14 @@ _SHOWN = 20  # names in one message
 class Removal:
     """What removing a model would take away.
 
-    files: its names, in all snapshots of the hub's cache. repo: the hub's repository; None: the
-    quick-start model.
+    files: its names, in all snapshots of the hub's cache. folder: of the hub's repository; None:
+    the quick-start model. is_whole: the repository goes with all that is in it.
     """
 
     name: str
     files: tuple[Path, ...]
-    repo: str | None = None
+    folder: Path | None = None
+    is_whole: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -37,54 +39,60 @@ class Removal:
     def execute(self) -> int:
         """Remove it; the bytes that became free. Raises ModelFileError."""
         try:
-            if self.repo is not None:
-                return self._from_hub(hub_cache_folder(), self.repo)
-            freed = self.size_bytes
-            forget(SMOLLM2, os.environ)
+            if self.folder is None:
+                freed = self.size_bytes
+                forget(SMOLLM2, os.environ)
+            elif self.is_whole:
+                freed = _size_below(self.folder)
+                shutil.rmtree(self.folder)
+            else:
+                freed = _remove_names(self.folder, self.files)
+            if self.folder is not None and not self.folder.exists():
+                locks = self.folder.parent / ".locks" / self.folder.name
+                shutil.rmtree(locks, ignore_errors=True)
             return freed
         except OSError as error:
             raise ModelFileError(f"{self.name} cannot be removed: {error.strerror}") from None
-
-    def _from_hub(self, cache: Path, repo: str) -> int:
-        """Whole snapshots where nothing else is in them, else the names; blobs by the library."""
-        from huggingface_hub import scan_cache_dir
-
-        mine = {os.path.join(os.path.realpath(path.parent), path.name) for path in self.files}
-        folder = repo_folder(repo, cache)
-        found = [r for r in scan_cache_dir(cache).repos if r.repo_path.name == folder.name]
-        if not found or not found[0].revisions:  # a download that broke off early, say
-            freed = self.size_bytes
-            shutil.rmtree(folder)
-            return freed
-        whole, parts = [], []
-        for revision in found[0].revisions:
-            ours = [file for file in revision.files if str(file.file_path) in mine]
-            if len(ours) == len(revision.files):
-                whole.append(revision.commit_hash)
-            else:
-                parts += ours
-        of_parts = scan_cache_dir(cache).delete_files(*parts)
-        of_parts.execute()
-        of_whole = scan_cache_dir(cache).delete_revisions(*whole)
-        of_whole.execute()
-        if not folder.exists():
-            shutil.rmtree(cache / ".locks" / folder.name, ignore_errors=True)
-        return of_parts.expected_freed_size + of_whole.expected_freed_size
 
 
 def plan_removal(name: str) -> Removal:
     """What removing `name` (as `kept_models` has it, or a repository with all it holds) would do.
 
-    Raises ModelFileError for a name that is not in the caches.
+    Raises ModelFileError for a name that is not in the caches, and for one that is there by links
+    to folders elsewhere: what lies outside the cache is never touched.
     """
     if name == SMOLLM2.name and (path := kept_path(SMOLLM2, os.environ)) is not None:
         return Removal(name, (path,))
     if (hub_id := parse_hub_id(name)) is not None:
         folder = repo_folder(hub_id.repo, hub_cache_folder())
+        _refuse_links(name, folder)
         files = tuple(_files_of(hub_id, folder))
         if files or (hub_id.tag is None and folder.is_dir()):
-            return Removal(name, files, hub_id.repo)
+            return Removal(name, files, folder, is_whole=hub_id.tag is None)
+    for model in kept_models():
+        if name == model.name == str(model.path):
+            folder = _repository(model.path)
+            _refuse_links(name, folder)
+            return Removal(name, model.files, folder)
     raise ModelFileError(_unknown(name))
+
+
+# -------------------------------------------------------------------------------------- inside
+
+
+def _repository(path: Path) -> Path:
+    """The hub's folder that a path in one of its snapshots lies in."""
+    return next(parent.parent for parent in path.parents if parent.name == "snapshots")
+
+
+def _refuse_links(name: str, folder: Path) -> None:
+    inner = folder / "snapshots"
+    for path in (folder, folder / "blobs", inner, *snapshots(folder)):
+        if path.is_symlink():
+            raise ModelFileError(
+                f"{name} is not removed: {shown(str(path), 400)} is a link to another folder, "
+                "which is not followed; remove the link and what it leads to yourself"
+            )
 
 
 def _files_of(hub_id: HubId, folder: Path) -> Iterator[Path]:
@@ -97,6 +105,77 @@ def _files_of(hub_id: HubId, folder: Path) -> Iterator[Path]:
             except ModelFileError:
                 continue
         yield from (snapshot / name for name in names)
+
+
+def _remove_names(folder: Path, files: Sequence[Path]) -> int:
+    """Remove the names, then the blobs that no name leads to any more; the bytes of those.
+
+    Not by huggingface_hub: it leaves a repository out in which anything is amiss (a dead link, a
+    stray file), and what else is in there must stay all the same.
+    """
+    blobs, freed = set(), 0
+    for path in files:
+        if path.is_symlink():
+            blobs.add(_target(path))
+        else:  # a file system without links: the name is the contents
+            freed += _size(path)
+        path.unlink()
+    for blob in blobs - set(_targets(folder)):
+        if blob.parent == Path(os.path.realpath(folder / "blobs")):
+            freed += _size(blob)
+            blob.unlink(missing_ok=True)
+    _tidy(folder, files)
+    return freed
+
+
+def _target(link: Path) -> Path:
+    """Where the link leads, one step: a blob may be a link itself, into a store of several."""
+    parent = os.path.realpath(link.parent)
+    path = Path(os.path.normpath(os.path.join(parent, os.readlink(link))))
+    return Path(os.path.realpath(path.parent), path.name)
+
+
+def _targets(folder: Path) -> Iterator[Path]:
+    """What the names of all snapshots lead to."""
+    for parent, _, names in os.walk(folder / "snapshots"):
+        yield from (_target(p) for p in (Path(parent, name) for name in names) if p.is_symlink())
+
+
+def _size(path: Path) -> int:
+    """Bytes that are free when this name is gone: none of a link, nor of contents named twice."""
+    found = path.lstat() if path.is_symlink() or path.exists() else None
+    return found.st_size if found and stat.S_ISREG(found.st_mode) and found.st_nlink == 1 else 0
+
+
+def _size_below(folder: Path) -> int:
+    return sum(_size(Path(parent, n)) for parent, _, names in os.walk(folder) for n in names)
+
+
+def _tidy(folder: Path, files: Sequence[Path]) -> None:
+    """Remove folders that are empty now, and refs to snapshots that went with them."""
+    inner = folder / "snapshots"
+    for path in files:
+        for parent in path.parents:
+            if parent == inner or not _is_removed(parent):
+                break
+    commits = {path.relative_to(inner).parts[0] for path in files}
+    gone = {commit for commit in commits if not (inner / commit).exists()}
+    for below, _, names in os.walk(folder / "refs", topdown=False):
+        for ref in (Path(below, name) for name in names):
+            if ref.is_file() and ref.read_bytes().strip().decode("ascii", "replace") in gone:
+                ref.unlink()
+        _is_removed(Path(below))
+    for path in (inner, folder / "blobs", folder):
+        _is_removed(path)
+
+
+def _is_removed(folder: Path) -> bool:
+    """Remove an empty folder; whether it is gone."""
+    try:
+        folder.rmdir()
+    except OSError:
+        return not folder.exists()
+    return True
 
 
 def _unknown(name: str) -> str:

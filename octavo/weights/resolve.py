@@ -36,7 +36,7 @@ def find_model(argument: str) -> Path:
     elif (path := _given_path(argument)) is None:
         from octavo.weights.hub_cache import cached_model, hub_cache_folder
 
-        path = cached_model(_hub_id(argument), hub_cache_folder())
+        path = cached_model(_hub_id(argument), hub_cache_folder(), is_last=True)
     if path is None:
         raise ModelFileError(
             f"{argument} is not on this machine; octavo models pull {argument} fetches it"

@@ -6,6 +6,7 @@ import pytest
 
 from octavo.cli.main import main
 from octavo.cli.models.rm import rm_command
+from octavo.cli.terminal import size_in_words
 from octavo.testing.hub import HubRepo
 from octavo.testing.model_files import write_gguf
 from octavo.testing.tiny import tiny_llama
@@ -79,12 +80,61 @@ def test_a_name_of_the_list_means_that_file(run):
         assert json.loads(out)["path"] == model["path"]
 
 
+def test_what_no_hub_id_means_is_listed_by_its_path(run, hub, hub_home):
+    """Two files of one name, and a repository without an owner, as old ones have none."""
+    data = hub.repos["org/m-GGUF"].files["m-Q8_0.gguf"]
+    repo = hub_home / "hub" / "models--org--twice"
+    for folder in ("x", "y"):
+        path = repo / "snapshots" / ("0" * 40) / folder / "m-Q4_K_M.gguf"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data)
+    run("pull", "org/tiny", "-q")
+    (hub_home / "hub" / "models--org--tiny").rename(hub_home / "hub" / "models--old")
+    listed = json.loads(run("list", "--json")[1])
+    assert len(listed) == 3
+    for model in listed:
+        assert json.loads(run("info", model["name"], "--json")[1])["path"] == model["path"]
+    before = size_of(repo)
+    assert run("rm", listed[1]["name"], "-y")[0] == 0
+    assert size_of(repo) == before - len(data)
+    assert run("rm", listed[0]["name"], "-y")[0] == 0
+    assert names(run) == ["org/twice:Q4_K_M"], "now it means one file"
+
+
+def test_info_says_that_a_name_means_several_files(run, hub):
+    files = hub.repos["org/m-GGUF"].files
+    files["copy-Q8_0.gguf"] = files["m-Q8_0.gguf"]
+    for tag in ("m-Q8_0", "copy-Q8_0"):
+        run("pull", f"org/m-GGUF:{tag}", "-q")
+    code, _, err = run("info", "org/m-GGUF:Q8_0")
+    assert code == 1
+    assert "org/m-GGUF:Q8_0: of what is on this machine, Q8_0 means several files: 'm-Q8" in err
+    assert "name one of them behind the :" in err
+    assert "name one behind a :, of Q8_0" in run("info", "org/m-GGUF")[2]
+    assert "is not on this machine" in run("info", "org/m-GGUF:Q4_0")[2]
+
+
 def test_pull_looks_for_a_newer_version(run, hub):
     first = run("pull", "org/tiny", "-q")[1]
     hub.repos["org/tiny"].files["generation_config.json"] = b'{"temperature": 0.5}'
     second = run("pull", "org/tiny", "-q")[1]
     assert first != second
     assert names(run) == ["org/tiny"], "older versions are the same model"
+
+
+def test_weights_that_cannot_be_served_are_not_fetched(run, hub):
+    files = hub.repos["org/tiny"].files
+    files["config.json"] = json.dumps({"architectures": ["OtherForCausalLM"]}).encode()
+    code, out, err = run("pull", "org/tiny", "-q")
+    assert (code, out) == (1, "")
+    assert "org/tiny: the architecture 'OtherForCausalLM' is not known" in err
+    assert not [request for request in hub.downloads() if "/store/" in request.path]
+
+
+def test_pull_warns_of_a_gguf_file_that_cannot_be_served(run):
+    code, out, err = run("pull", "org/other", "-q")
+    assert (code, out.count("\n")) == (0, 1)
+    assert "org/other cannot be served: the architecture 'm\\x1b[2J' is not known" in err
 
 
 def test_what_cannot_be_served_is_said_and_its_name_escaped(run):
@@ -150,6 +200,86 @@ def test_a_broken_off_download_is_removed(run, hub_home):
     (blobs.parent / "snapshots").mkdir()
     assert run("rm", "org/big", "--yes")[0] == 0
     assert not blobs.parent.exists()
+
+
+def _dead_link(repo, snapshot):
+    (snapshot / "config.json").symlink_to("../../blobs/absent")
+
+
+def _ref_without_snapshot(repo, snapshot):
+    (repo / "refs" / "main").write_text("0" * 40)
+
+
+def _stray_file(repo, snapshot):
+    (repo / "snapshots" / "stray").write_text("x")
+
+
+@pytest.mark.parametrize("amiss", [_dead_link, _ref_without_snapshot, _stray_file])
+def test_a_quantisation_goes_alone_where_the_cache_is_not_in_order(run, hub_home, amiss):
+    """huggingface_hub leaves such a repository out of its list."""
+    sizes = {}
+    for tag in ("Q8_0", "Q4_0"):
+        path = hub_home / run("pull", f"org/m-GGUF:{tag}", "-q")[1].strip()
+        sizes[tag] = path.stat().st_size
+    snapshot = path.parent
+    amiss(snapshot.parent.parent, snapshot)
+    before = size_of(hub_home)
+    code, out, _ = run("rm", "org/m-GGUF:Q8_0", "-y")
+    assert code == 0
+    assert f"; {size_in_words(sizes['Q8_0'])} are free again" in out
+    assert size_of(hub_home) == before - sizes["Q8_0"]
+    assert path.is_file()
+    assert names(run) == ["org/m-GGUF:Q4_0"]
+
+
+def test_the_last_quantisation_leaves_what_is_half_fetched(run, hub_home):
+    run("pull", "org/m-GGUF:Q8_0", "-q")
+    repo = hub_home / "hub" / "models--org--m-GGUF"
+    half = repo / "blobs" / "abc.octavo.incomplete"
+    half.write_bytes(b"half")
+    assert run("rm", "org/m-GGUF:Q8_0", "-y")[0] == 0
+    assert [path for path in repo.rglob("*") if path.is_file()] == [half]
+    half.unlink()
+    run("pull", "org/m-GGUF:Q8_0", "-q")
+    assert run("rm", "org/m-GGUF:Q8_0", "-y")[0] == 0
+    assert not repo.exists()
+
+
+def test_a_cache_that_is_reached_by_a_link_is_as_good(run, hub_home, tmp_path):
+    elsewhere = tmp_path / "disk"
+    elsewhere.mkdir()
+    hub_home.mkdir()
+    (hub_home / "hub").symlink_to(elsewhere)
+    for tag in ("Q8_0", "Q4_0"):
+        run("pull", f"org/m-GGUF:{tag}", "-q")
+    before = size_of(elsewhere)
+    assert run("rm", "org/m-GGUF:Q8_0", "-y")[0] == 0
+    assert 0 < size_of(elsewhere) < before / 1.4
+    assert run("rm", "org/m-GGUF:Q4_0", "-y")[0] == 0
+    assert not (elsewhere / "models--org--m-GGUF").exists()
+
+
+def test_no_bytes_are_free_of_contents_that_stay(run, hub):
+    files = hub.repos["org/m-GGUF"].files
+    files["copy-Q8_0.gguf"] = files["m-Q8_0.gguf"]
+    run("pull", "org/m-GGUF:m-Q8_0", "-q")
+    run("pull", "org/m-GGUF:copy-Q8_0", "-q")
+    assert "; 0 B are free again" in run("rm", "org/m-GGUF:m-Q8_0", "-y")[1]
+
+
+@pytest.mark.parametrize("name", ["org/m-GGUF", "org/m-GGUF:Q8_0"])
+@pytest.mark.parametrize("linked", [".", "snapshots", "blobs"])
+def test_folders_elsewhere_are_not_touched(run, hub_home, tmp_path, linked, name):
+    run("pull", "org/m-GGUF:Q8_0", "-q")
+    folder = hub_home / "hub" / "models--org--m-GGUF" / linked
+    elsewhere = folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(elsewhere)
+    before = size_of(elsewhere)
+    code, out, err = run("rm", name, "-y")
+    assert (code, out) == (1, "")
+    assert f"{name} is not removed" in err
+    assert "is a link to another folder" in err
+    assert size_of(elsewhere) == before
 
 
 def test_the_quick_start_model_is_removed(run, tmp_path, monkeypatch):

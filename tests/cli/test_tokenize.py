@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 
@@ -89,6 +90,10 @@ def test_ids_become_text_again(model, capfdbinary):
         (("1", "--decode", "--ids"), 2, "--ids is for text"),
         (("1", "--decode", "--no-parse-special"), 2, "--parse-special is for text"),
         (("1 x", "--decode"), 2, "whole numbers, not 'x'"),
+        (("[1, 2", "--decode"), 2, "a [ at the start and a ] at the end belong together"),
+        (("1]", "--decode"), 2, "belong together"),
+        (("[1, [2]", "--decode"), 2, "whole numbers, not '[2'"),
+        (("a\udcff", "--count"), 1, "the text is no UTF-8: character 1 is '\\udcff'"),
         (("99999", "--decode"), 1, "tokenize: fatal: the id 99999 is not in the vocabulary"),
         (("a", "b"), 2, "MODEL and TEXT may stand without a flag, but 3 were given"),
     ],
@@ -97,6 +102,27 @@ def test_refusals(ran, argv, code, words):
     got, out, err = ran(*argv)
     assert (got, out) == (code, "")
     assert words in err.splitlines()[-1]
+
+
+def test_what_standard_output_cannot_write_is_spelled(model):
+    code = f"import sys; sys.argv[1:] = ['tokenize', {str(model)!r}, 'é']; " + (
+        "from octavo.cli.main import main; sys.exit(main())"
+    )
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "\\xe9" in ended.stdout or "\\xc3" in ended.stdout
+
+
+def test_an_unforeseen_failure_names_no_flag_that_is_not_there(model, ran, monkeypatch):
+    monkeypatch.setattr("octavo.cli.tokenize.encode", lambda *_: 1 / 0)
+    code, _, err = ran("a")
+    assert (code, err) == (1, "tokenize: fatal: ZeroDivisionError: division by zero\n")
+
+
+def test_a_message_is_safe_for_a_terminal(capsys):
+    assert main(["tokenize", "no\x1b[2Jmodel", "a"]) == 1
+    assert "no model at no\\x1b[2Jmodel: name" in capsys.readouterr().err
 
 
 def test_a_model_is_needed(capsys):

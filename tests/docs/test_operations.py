@@ -143,10 +143,20 @@ def test_the_unit_runs_a_command_that_is_right():
     assert stop_s >= config.server.drain_timeout_s + 10
 
 
+def test_the_user_and_the_folder_of_the_unit_are_made_before_they_are_used():
+    unit = re.search(r"<!-- unit -->\n```ini\n(.*?)```", PAGE, re.DOTALL)[1]
+    caches = re.search(r"^Environment=(HF_HOME=\S+ OCTAVO_CACHE=\S+)", unit, re.MULTILINE)[1]
+    order = ["useradd ", "install -d -o octavo", "runuser -u octavo", caches, "models pull"]
+    places = [PAGE.find(words) for words in order]
+    assert -1 not in places
+    assert places == sorted(places)
+
+
 def test_every_flag_and_link_is_there():
     flags = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", PAGE))
     known = (Path(__file__).resolve().parents[2] / "docs" / "flags.md").read_text("utf-8")
     of_others = {"--stop-timeout"}  # of container tools
+    of_others |= {"--system", "--user-group", "--home-dir", "--shell"}  # of useradd
     assert not {flag for flag in flags - of_others if f"`{flag}" not in known}
     for link in re.findall(r"\]\(([\w./-]+)\)", PAGE):
         assert (Path(__file__).resolve().parents[2] / "docs" / link).exists(), link

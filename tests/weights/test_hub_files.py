@@ -71,6 +71,7 @@ def test_a_tag_is_a_whole_word_of_the_name(names, tag, chosen):
         (["config.json", "pytorch_model.bin"], None, "'pytorch_model.bin' is a pickle"),
         (["README.md"], None, "neither a config.json"),
         (["../m.gguf"], None, "leads outside"),
+        (["m\x1b[2J.gguf"], None, r"'m\\x1b\[2J.gguf' has characters that cannot be printed"),
     ],
 )
 def test_what_is_no_choice_is_told(names, tag, message):

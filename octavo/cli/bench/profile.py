@@ -75,7 +75,7 @@ OF_MODEL = ("model", "backend", "threads", "kv_cache_dtype", "block_size")
 
 def profile_command(argv: Sequence[str]) -> int:
     """Parse the flags, measure, print, and return the exit code."""
-    return exit_code_of(lambda: _profile(argv), PROG, usage(PROG), who="bench")
+    return exit_code_of(lambda: _profile(argv), PROG, usage(PROG), who="bench", has_verbose=True)
 
 
 def _profile(argv: Sequence[str]) -> int:

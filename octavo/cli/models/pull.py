@@ -1,5 +1,6 @@
 """`octavo models pull`: fetches a model, or a newer version of it, and prints where it is."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,11 +47,31 @@ def _pull(argv: Sequence[str]) -> int:
     from octavo.log import setup_logging
 
     setup_logging()
-    print(_fetch(options.model, not options.quiet))
+    path = _fetch(options.model, not options.quiet)
+    if path.is_file():
+        _warn_of(options.model, path)
+    print(path)
     return 0
 
 
+def _warn_of(model: str, path: Path) -> None:
+    """A GGUF file tells what it is when it is here; of a folder its configuration told before."""
+    from octavo.models.registry import architecture_names
+    from octavo.weights.gguf import gguf_architecture
+    from octavo.weights.mapped import shown_value
+
+    architecture = gguf_architecture(path)
+    if architecture is None:
+        why = "the file names no architecture"
+    elif architecture not in architecture_names():
+        why = f"the architecture {shown_value(architecture)} is not known"
+    else:
+        return
+    print(f"models: warning: {model} cannot be served: {why}", file=sys.stderr)
+
+
 def _fetch(model: str, progress: bool) -> Path:
+    from octavo.models.registry import check_config
     from octavo.weights.hub import hub_path
     from octavo.weights.hub_files import parse_hub_id
     from octavo.weights.quickstart import SMOLLM2, smollm2_path
@@ -60,4 +81,4 @@ def _fetch(model: str, progress: bool) -> Path:
     hub_id = parse_hub_id(model)
     if hub_id is None:
         raise UsageError(f"{model!r} is neither a hub id, as org/name, nor {SMOLLM2.name}")
-    return hub_path(hub_id, progress=progress, newest=True)
+    return hub_path(hub_id, progress=progress, newest=True, check=check_config)
