@@ -49,7 +49,8 @@ def _build(metadata: Mapping[str, Any]) -> HFTokenizer:
             f"{PREFIX}model is {kind!r}, which is not built yet; built: {', '.join(BUILDERS)}"
         )
     if not isinstance(kind, str) or kind not in BUILDERS:
-        raise ModelFileError(f"{PREFIX}model is {shown_value(kind)}; known: {', '.join(BUILDERS)}")
+        found = "missing" if kind is None else shown_value(kind)
+        raise ModelFileError(f"{PREFIX}model is {found}; known: {', '.join(BUILDERS)}")
     vocabulary = read_vocabulary(metadata)
     fault = f"{PREFIX}tokens, merges and scores make no vocabulary"
     with library_faults(ModelFileError, fault):

@@ -11,10 +11,19 @@ def library_faults(fault: type[OctavoError], sentence: str) -> Iterator[None]:
     """What the library raises or panics with becomes `fault`: the sentence, a colon, the reason."""
     try:
         yield
-    except (KeyboardInterrupt, SystemExit, OctavoError):
+    except OctavoError:
         raise
     except BaseException as error:
+        # What else is no Exception comes from outside, like a signal that ends the process.
+        if not isinstance(error, Exception) and not _is_panic(error):
+            raise
         raise fault(f"{sentence}: {one_line(error)}") from None
+
+
+def _is_panic(error: BaseException) -> bool:
+    """The class cannot be imported: each library that is written in Rust makes its own."""
+    kind = type(error)
+    return (kind.__module__, kind.__name__) == ("pyo3_runtime", "PanicException")
 
 
 def one_line(error: BaseException) -> str:

@@ -215,7 +215,10 @@ def _test_call(
 def _guarded(name: str, function: Any, check: Callable[..., None]) -> Callable[..., Any]:
     """The filter or test, counted and checked before it runs; its iterators count their items."""
     passed = getattr(getattr(function, "jinja_pass_arg", None), "name", None)
-    signature = inspect.signature(function)
+    # Of a pair with an asynchronous twin, the signature is the plain filter's own, which may lack
+    # the evaluation context that chooses between the two.
+    own = inspect.unwrap(function)
+    signature, takes_more = inspect.signature(own), hasattr(own, "jinja_pass_arg")
 
     @pass_context
     def guarded(context: Context, value: Any, *args: Any, **kwargs: Any) -> Any:
@@ -224,7 +227,7 @@ def _guarded(name: str, function: Any, check: Callable[..., None]) -> Callable[.
         if name in guards.COLLECTING:
             value = guards.collected(meter, value)
             args = tuple(guards.collected(meter, item) for item in args)
-        lead = (value,) if passed is None else (None, value)
+        lead = (None, value) if takes_more else (value,)
         check(meter, name, value, *_in_order(signature, lead, args, kwargs))
         if passed is None:
             result = function(value, *args, **kwargs)

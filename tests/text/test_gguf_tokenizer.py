@@ -111,7 +111,7 @@ def test_sentencepiece_options() -> None:
 
 STRINGS, INTS, FLOATS = ValueKind.STRING, ValueKind.I32, ValueKind.F32
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "no kind": (byte_metadata(model=None), "model"),
+    "no kind": (byte_metadata(model=None), r"model is missing; known: gpt2, "),
     "unknown kind": (byte_metadata(model="morse"), "morse"),
     "no tokens": (byte_metadata(tokens=None), "tokens"),
     "empty tokens": (byte_metadata(tokens=GGUFArray(STRINGS)), "tokens"),

@@ -1,6 +1,7 @@
 """HFTokenizer: ids, bytes, break marks, and what a model folder's files set."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -366,17 +367,34 @@ def split_at(expression: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("expression", ["(a+)+b", "(a*)*c", r"(\s+)+x", r"a*a*a*a*a*a*b"])
+EXPLODING = (
+    *("(a+)+b", "(a*)*c", r"(\s+)+x", r"a*a*a*a*a*a*b", "a+a+a+Z", "q+q+q+Z", "(q+)+w"),
+    *("(?:qx)+(?:qx)+(?:qx)+Z", "(?:q[rs])+(?:q[rs])+(?:q[rs])+Z", "[k-m]+[k-m]+[k-m]+Z"),
+    *(r"\p{Thai}+\p{Thai}+\p{Thai}+Z", r"\x{1F600}+\x{1F600}+\x{1F600}+Z", r"\++\++\++Z"),
+    *(r"(?:\d\s)+(?:\d\s)+(?:\d\s)+Z", "[^q]+[^q]+[^q]+Z", r"\p{Lt}+\p{Lt}+\p{Lt}+Z"),
+)
+
+
+@pytest.mark.parametrize("expression", EXPLODING)
 def test_expressions_that_explode(tmp_path: Path, expression: str) -> None:
     with pytest.raises(ModelFileError, match="vocabulary"):
         load_tokenizer(write_parts(tmp_path, pre_tokenizer=split_at(expression)))
 
 
+@pytest.mark.parametrize(
+    ("expression", "reason"),
+    [("a" * 9000, "more than 8192 characters"), (f"[{''.join(map(chr, range(999)))}]", "")],
+)
+def test_expressions_that_cannot_be_tried(tmp_path: Path, expression: str, reason: str) -> None:
+    with pytest.raises(ModelFileError, match="regular expressions.*" + reason):
+        load_tokenizer(write_parts(tmp_path, pre_tokenizer=split_at(re.escape(expression))))
+
+
 def test_a_text_that_the_library_fails_on(tmp_path: Path) -> None:
     """An expression that explodes only on what the trial at loading does not have."""
-    tokenizer = load_tokenizer(write_parts(tmp_path, pre_tokenizer=split_at("(q+)+w")))
+    tokenizer = load_tokenizer(write_parts(tmp_path, pre_tokenizer=split_at("([m-p&&[^mp]]+)+w")))
     assert tokenizer.encode("the thing")
-    for text in ("q" * 60 + " w", "<|im_start|>" + "q" * 60 + " w"):
+    for text in ("n" * 60 + " w", "<|im_start|>" + "n" * 60 + " w"):
         with pytest.raises(InvalidRequest, match="cannot encode this text"):
             tokenizer.encode(text)
         with pytest.raises(InvalidRequest, match="cannot encode this text"):

@@ -21,7 +21,16 @@ CPU_S = 3.0
 GROWTH_BYTES = 128 << 20
 MAX_MESSAGE = 500
 MARK = "\ufdd0"
-TEXTS = ("Hello wörld 12 \n\n <|im_end|>x", "a" * 3000, "", "ab ab ab\t中文 \u0301", " " * 300)
+TEXTS = (
+    *("Hello wörld 12 \n\n <|im_end|>x", "", "ab ab ab\t中文 \u0301", " " * 300),
+    *(letters * 800 + " Z" for letters in ("a", "q", "qx", "l", "ก", "+", "1 ", "中")),
+)
+# Most explode on one of the texts, if they are not refused.
+EXPRESSIONS = (
+    *("(a+)+b", "q+q+q+Z", "(?:qx)+(?:qx)+(?:qx)+Z", "[k-m]+[k-m]+[k-m]+Z", r"\++\++\++Z"),
+    *(r"\p{Thai}+\p{Thai}+\p{Thai}+Z", r"(?:\d\s)+(?:\d\s)+(?:\d\s)+Z", "[^q]+[^q]+[^q]+Z"),
+    *(r"\x{4E2D}+\x{6587}?\x{4E2D}+\x{4E2D}+Z", r"(?i:q|x)+ ?\p{Lu}", r"\p{L}{1,3}(?=q+)|[l+]+"),
+)
 
 WORDS = ("[UNK]", "a", "b", "##b", "ab", "hello", "▁", "▁a", "<0x0A>", "e", "##e", " ")
 NORMALIZERS: tuple[Any, ...] = (
@@ -48,7 +57,10 @@ PRE_TOKENIZERS: tuple[Any, ...] = (
         "behavior": "Isolated",
         "invert": False,
     },
-    {"type": "Split", "pattern": {"Regex": "(a+)+b"}, "behavior": "Removed", "invert": True},
+    *(
+        {"type": "Split", "pattern": {"Regex": text}, "behavior": "Removed", "invert": True}
+        for text in EXPRESSIONS
+    ),
     {"type": "BertPreTokenizer"},
     {"type": "Punctuation", "behavior": "Isolated"},
     {"type": "UnicodeScripts"},
