@@ -34,7 +34,7 @@ from octavo.graph import Op
 from octavo.models.registry import build
 from octavo.testing.drive import Driver
 from octavo.testing.in_type import write_in_type
-from octavo.text.gguf_tokenizer import tokenizer_from_gguf
+from octavo.text.opening import open_tokenizer
 from octavo.weights.checkpoint import open_checkpoint
 from octavo.weights.resolve import resolve_model
 
@@ -103,8 +103,7 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=4096)
     args = parser.parse_args()
     source = resolve_model(args.model)
-    with open_checkpoint(source) as checkpoint:
-        tokenizer = tokenizer_from_gguf(checkpoint.metadata, str(source))
+    tokenizer = open_tokenizer(source)
     documents = make_documents(tokenizer.encode, args.tokens)
     above = []
     print(f"{sum(map(len, documents))} tokens in {len(documents)} documents of {DOCUMENT}")

