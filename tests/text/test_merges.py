@@ -1,5 +1,8 @@
 """Merges that follow from an order of tokens: texts come out as SentencePiece and tiktoken say."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from itertools import pairwise, product
 
@@ -77,6 +80,34 @@ def test_threads_change_nothing() -> None:
     assert set(found[0]) == {0, 1, 2}
     with pytest.raises(TypeError):
         _native.token_splits(text, ends, np.zeros(len(tokens), np.int32), -1)
+
+
+STARVED = """
+import resource
+import numpy as np
+from octavo import _native
+
+first, others = 1 << 24, 1 << 15  # one thread meets the long token, the others the many
+text = np.frombuffer(b"a" * (first + others), np.uint8)
+ends = first + np.arange(others + 1)
+splits = np.zeros(others + 1, np.int32)
+pages = int(open("/proc/self/statm").read().split()[0])
+limit = pages * resource.getpagesize() + (200 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+try:
+    _native.token_splits(text, ends, splits, 4)
+except MemoryError:
+    print("refused")
+"""
+
+
+@pytest.mark.skipif(
+    "asan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer ends at a lack of memory"
+)
+def test_a_thread_without_memory() -> None:
+    """It does not end the process, whichever thread it is."""
+    done = subprocess.run([sys.executable, "-c", STARVED], capture_output=True, text=True)
+    assert (done.stdout, done.stderr, done.returncode) == ("refused\n", "", 0)
 
 
 def test_pairs_of_what_is_no_vocabulary() -> None:
