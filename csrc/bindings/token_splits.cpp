@@ -11,9 +11,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <exception>
+#include <mutex>
 #include <random>
 #include <string_view>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -181,7 +182,32 @@ bool fits(const Bytes& text, const Ends& ends, const Splits& splits) {
     return last == static_cast<int64_t>(text.size());
 }
 
-void token_splits(Bytes text, Ends ends, Splits splits) {
+// Calls `work` in so many threads at once, one of them this one. Rethrows what the first of them
+// threw, once all have ended.
+template <typename Work>
+void in_threads(size_t count, const Work& work) {
+    std::exception_ptr failure;
+    std::mutex guard;
+    const auto guarded = [&]() noexcept {
+        try {
+            work();
+        } catch (...) {
+            const std::lock_guard<std::mutex> locked(guard);
+            if (!failure) failure = std::current_exception();
+        }
+    };
+    std::vector<std::thread> helpers;
+    try {
+        while (helpers.size() + 1 < count) helpers.emplace_back(guarded);
+    } catch (const std::exception&) {
+        // The system has no more threads for us, or no memory for them: those there are do it all.
+    }
+    guarded();
+    for (std::thread& helper : helpers) helper.join();
+    if (failure) std::rethrow_exception(failure);
+}
+
+void token_splits(Bytes text, Ends ends, Splits splits, size_t threads) {
     if (!fits(text, ends, splits)) throw nb::value_error("ends do not divide the text");
     nb::gil_scoped_release released;
     const char* data = reinterpret_cast<const char*>(text.data());
@@ -204,17 +230,7 @@ void token_splits(Bytes text, Ends ends, Splits splits) {
             for (size_t i = first; i < last; i++) found[i] = merging.left_part(tokens[i]);
         }
     };
-    std::vector<std::thread> helpers;
-    const size_t cores = std::thread::hardware_concurrency();
-    while (helpers.size() + 1 < std::min({cores, max_threads, tokens.size() / batch})) {
-        try {
-            helpers.emplace_back(work);
-        } catch (const std::system_error&) {
-            break;  // the system has no more threads for us
-        }
-    }
-    work();
-    for (std::thread& helper : helpers) helper.join();
+    in_threads(std::min({threads, max_threads, tokens.size() / batch}), work);
 }
 
 // The two parts of each token that has any.
@@ -239,10 +255,12 @@ nb::list token_pairs(nb::list tokens, Splits splits) {
 
 void bind_token_splits(nb::module_& m) {
     m.def("token_splits", &token_splits, nb::arg("text"), nb::arg("ends"), nb::arg("splits"),
+          nb::arg("threads") = 1,
           "For tokens in the order in which they are merged, their UTF-8 in a row in `text`, ends "
           "in\n"
           "`ends`: writes to `splits` how many characters the left part of each one's last merge\n"
-          "has, 0 where there is none. ValueError: the arrays do not fit.");
+          "has, 0 where there is none, in up to so many threads. ValueError: the arrays do not "
+          "fit.");
     m.def("token_pairs", &token_pairs, nb::arg("tokens"), nb::arg("splits"),
           "The left and the right part of each token whose split is not 0: list[tuple[str, str]].");
 }

@@ -2,6 +2,7 @@
 tiktoken's ranks.
 """
 
+import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,6 +28,7 @@ def merges_in_order(tokens: list[str]) -> list[tuple[str, str]]:
     encoded = [token.encode("utf-8", "replace") for token in tokens]
     ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)))
     splits = np.zeros(len(tokens), np.int32)
-    _native.token_splits(np.frombuffer(b"".join(encoded), np.uint8), ends, splits)
+    threads = len(os.sched_getaffinity(0))  # a container may grant fewer cores than there are
+    _native.token_splits(np.frombuffer(b"".join(encoded), np.uint8), ends, splits, threads)
     pairs: list[tuple[str, str]] = _native.token_pairs(tokens, splits)
     return pairs

@@ -101,7 +101,10 @@ _BLOOM = r" ?[^(\s|.,!?…。，、।۔،)]+"
 _LINES = r"[^\n]+|\n+"
 _FROM_END = r"(?<!\p{N})\p{N}{1,2}(?=(?>(?:\p{N}{3})*)(?!\p{N}))|\p{N}{3}"
 _AYA_NUMBERS = r"(?<!\d)\d{1,3}(?=(?>(?:\d{3})*)\b)|\d{3}"
-_SUPERBPE_NUMBERS = r"(?<!\d)\d{1,2}(?=(?>(?:\d{3})+)(?!\d))|\d{3}"
+_TO_GROUPS = r"(?=(?>(?:\d{3})*)(?!\d))"  # what follows are whole groups, or no digit
+_SUPERBPE_NUMBERS = (  # cut before each group only: what else is a number stays with its neighbour
+    rf"(?:\A(?!(?>(?:\d{{3}})+)(?!\d))\d{{0,2}}{_TO_GROUPS}|\d{{3}})(?:\D+\d{{0,2}}{_TO_GROUPS})*"
+)
 _ASIAN = (
     "[一-鿿㐀-䶿豈-\ufaff\u3040-ゟ゠-ヿ･-ﾟ⼀-\u2fdfเ-\u0e7f\u0e80-\u0effក-\u17ffက-႟ꩠ-\uaa7f"
     "ꧠ-\ua9ff가-\ud7afᄀ-ᇿ]+"

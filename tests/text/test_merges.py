@@ -1,7 +1,10 @@
 """Merges that follow from an order of tokens: texts come out as SentencePiece and tiktoken say."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -60,6 +63,51 @@ def test_ends_that_do_not_divide_the_text(ends: list[int]) -> None:
         _native.token_splits(text, np.array(ends, np.int64), splits)
     with pytest.raises(ValueError, match="ends"):
         _native.token_splits(text, np.array([3], np.int64), np.zeros(2, np.int32))
+
+
+def test_threads_change_nothing() -> None:
+    letters = "abcdefghijkl"
+    tokens = [*letters, *map("".join, product(letters, repeat=2))]
+    tokens += map("".join, product(letters, repeat=4))
+    text = np.frombuffer("".join(tokens).encode(), np.uint8)
+    ends = np.cumsum([len(token) for token in tokens])
+    found = []
+    for threads in (0, 1, 4, 1000):
+        splits = np.full(len(tokens), -1, np.int32)
+        _native.token_splits(text, ends, splits, threads)
+        found.append(splits.tolist())
+    assert found[1:] == found[:-1]
+    assert set(found[0]) == {0, 1, 2}
+    with pytest.raises(TypeError):
+        _native.token_splits(text, ends, np.zeros(len(tokens), np.int32), -1)
+
+
+STARVED = """
+import resource
+import numpy as np
+from octavo import _native
+
+first, others = 1 << 24, 1 << 15  # one thread meets the long token, the others the many
+text = np.frombuffer(b"a" * (first + others), np.uint8)
+ends = first + np.arange(others + 1)
+splits = np.zeros(others + 1, np.int32)
+pages = int(open("/proc/self/statm").read().split()[0])
+limit = pages * resource.getpagesize() + (200 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+try:
+    _native.token_splits(text, ends, splits, 4)
+except MemoryError:
+    print("refused")
+"""
+
+
+@pytest.mark.skipif(
+    "asan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer ends at a lack of memory"
+)
+def test_a_thread_without_memory() -> None:
+    """It does not end the process, whichever thread it is."""
+    done = subprocess.run([sys.executable, "-c", STARVED], capture_output=True, text=True)
+    assert (done.stdout, done.stderr, done.returncode) == ("refused\n", "", 0)
 
 
 def test_pairs_of_what_is_no_vocabulary() -> None:
