@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <mutex>
 #include <random>
@@ -33,32 +34,33 @@ constexpr size_t max_threads = 4;
 constexpr size_t batch = 4096;  // tokens that a thread takes at once
 
 // Token -> its place in the order. Open addressing; the seed keeps strangers from aiming at one
-// slot.
+// slot. Nearly all time goes into waiting for memory: a slot is all that a short token needs.
 class Places {
   public:
     explicit Places(const std::vector<std::string_view>& tokens) : tokens_(tokens) {
         size_t size = 16;
         while (size < 2 * tokens.size()) size *= 2;
-        slots_.assign(size, Slot{0, none});
+        slots_.assign(size, Slot{0, 0, none});
         std::random_device device;
         seed_ = (static_cast<uint64_t>(device()) << 32) | device();
         for (size_t i = 0; i < tokens.size(); i++) {
-            const uint64_t mixed = hash(tokens[i]);
-            Slot& slot = slots_[slot_of(tokens[i], mixed)];
+            const Slot wanted = slot_for(tokens[i], static_cast<int32_t>(i));
+            Slot& slot = slots_[index_of(tokens[i], wanted)];
             if (slot.place != none) continue;  // of equal tokens the first counts
-            slot = Slot{static_cast<uint32_t>(mixed >> 32), static_cast<int32_t>(i)};
+            slot = wanted;
             if (is_ascii_pair(tokens[i])) ascii_pairs_[pair_index(tokens[i])] = slot.place;
         }
     }
 
     int32_t find(std::string_view token) const {
         if (is_ascii_pair(token)) return ascii_pairs_[pair_index(token)];
-        return slots_[slot_of(token, hash(token))].place;
+        return slots_[index_of(token, slot_for(token, none))].place;
     }
 
   private:
     struct Slot {
-        uint32_t tag;  // upper half of the hash: most other tokens differ here already
+        uint64_t word;  // the token's bytes if they are no more than eight, else their hash
+        uint32_t size;  // of the token in bytes
         int32_t place;
     };
 
@@ -70,31 +72,48 @@ class Places {
         return static_cast<size_t>(token[0]) << 7 | static_cast<size_t>(token[1]);
     }
 
-    // The slot that holds this token, or the empty one where it would be.
-    size_t slot_of(std::string_view token, uint64_t mixed) const {
+    Slot slot_for(std::string_view token, int32_t place) const {
+        return Slot{word_of(token), static_cast<uint32_t>(token.size()), place};
+    }
+
+    // Of the slot that holds this token, or of the empty one where it would be.
+    size_t index_of(std::string_view token, const Slot& wanted) const {
         const size_t mask = slots_.size() - 1;
-        const uint32_t tag = static_cast<uint32_t>(mixed >> 32);
-        for (size_t i = mixed & mask;; i = (i + 1) & mask) {
+        for (size_t i = mixed(seed_ ^ wanted.size, wanted.word) & mask;; i = (i + 1) & mask) {
             const Slot& slot = slots_[i];
-            if (slot.place == none || (slot.tag == tag && tokens_[slot.place] == token)) return i;
+            if (slot.place == none) return i;
+            if (slot.word != wanted.word || slot.size != wanted.size) continue;
+            if (token.size() <= 8 || tokens_[static_cast<size_t>(slot.place)] == token) return i;
         }
     }
 
-    uint64_t hash(std::string_view token) const {
-        uint64_t value = seed_ ^ token.size();
+    uint64_t word_of(std::string_view token) const {
         const char* data = token.data();
-        for (size_t left = token.size(); left > 0;) {
-            const size_t count = left < 8 ? left : 8;
-            uint64_t word = 0;
-            for (size_t i = 0; i < count; i++) {
-                word = word << 8 | static_cast<uint8_t>(data[i]);
-            }
-            value = (value ^ word) * 0x9E3779B97F4A7C15u;
-            value ^= value >> 32;
-            data += count;
-            left -= count;
+        const size_t size = token.size();
+        if (size == 8) return load<uint64_t>(data);
+        if (size >= 4 && size < 8) {  // the two halves overlap
+            return uint64_t{load<uint32_t>(data)} << 32 | load<uint32_t>(data + size - 4);
         }
-        return value * 0xD6E8FEB86659FD93u ^ value >> 29;
+        if (size == 2 || size == 3) {
+            return uint64_t{load<uint16_t>(data)} << 16 | load<uint16_t>(data + size - 2);
+        }
+        if (size < 2) return size == 1 ? static_cast<uint8_t>(data[0]) : 0;
+        uint64_t value = seed_;
+        for (size_t i = 0; i + 8 < size; i += 8) value = mixed(value, load<uint64_t>(data + i));
+        return mixed(value, load<uint64_t>(data + size - 8));
+    }
+
+    template <typename Word>
+    static Word load(const char* data) {
+        Word word;
+        std::memcpy(&word, data, sizeof word);
+        return word;
+    }
+
+    static uint64_t mixed(uint64_t value, uint64_t word) {
+        value = (value ^ word) * 0x9E3779B97F4A7C15u;
+        value = (value ^ value >> 32) * 0xD6E8FEB86659FD93u;
+        return value ^ value >> 32;
     }
 
     const std::vector<std::string_view>& tokens_;

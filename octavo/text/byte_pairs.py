@@ -131,9 +131,11 @@ def _scored_merges(
     if np.isnan(worth).any():
         raise ModelFileError(f"{PREFIX}scores holds what is no number")
     mergeable = np.isin(np.array(types), [int(kind) for kind in MERGEABLE])
-    first = np.zeros(len(tokens), bool)
-    first[list(known.values())] = True  # of tokens that are spelled the same
-    numbers = np.flatnonzero(mergeable & first)
+    if len(known) < len(tokens):  # of tokens that are spelled the same only the first counts
+        first = np.zeros(len(tokens), bool)
+        first[list(known.values())] = True
+        mergeable &= first
+    numbers = np.flatnonzero(mergeable)
     order = np.argsort(-worth[numbers], kind="stable")
     return merges_in_order([tokens[number] for number in numbers[order].tolist()])
 

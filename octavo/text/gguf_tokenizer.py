@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from octavo.errors import ModelFileError, NotBuilt
 from octavo.text.byte_pairs import byte_level, characters, sentencepiece
 from octavo.text.gguf_vocabulary import PREFIX, Vocabulary, read_vocabulary
@@ -65,12 +67,13 @@ def _add_tokens(backend: "Backend", vocabulary: Vocabulary) -> None:
     """Control tokens are special; user-defined ones are only never cut."""
     from tokenizers import AddedToken
 
+    types = np.array(vocabulary.types)
+
     def added(wanted: TokenType, special: bool) -> list[AddedToken]:
-        number = int(wanted)  # an enum's member is slow to compare, and all tokens are
         return [
             AddedToken(token, special=special, normalized=False)
-            for token, kind in zip(vocabulary.tokens, vocabulary.types, strict=True)
-            if kind == number and token
+            for number in np.flatnonzero(types == wanted).tolist()
+            if (token := vocabulary.tokens[number])
         ]
 
     backend.add_special_tokens(added(TokenType.CONTROL, special=True))

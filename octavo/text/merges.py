@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from octavo import _native
 from octavo.errors import ModelFileError
@@ -15,7 +16,8 @@ MAX_SQUARES = 1 << 30  # of all tokens' lengths; vocabularies of 262,144 tokens 
 
 def check_lengths(tokens: Sequence[str]) -> None:
     """Raises ModelFileError where looking at every part of every token would take long."""
-    if sum([len(token) ** 2 for token in tokens]) > MAX_SQUARES:
+    lengths = _lengths(tokens)
+    if np.dot(lengths, lengths) > MAX_SQUARES:
         raise ModelFileError("the vocabulary has too many or too long tokens for one of text")
 
 
@@ -25,10 +27,17 @@ def merges_in_order(tokens: list[str]) -> list[tuple[str, str]]:
 
     A token has one last merge in whatever text: see csrc/bindings/token_splits.cpp.
     """
-    encoded = [token.encode("utf-8", "replace") for token in tokens]
-    ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)))
+    # Faster than to encode each token: the text of all, and where its characters begin.
+    text = np.frombuffer("".join(tokens).encode("utf-8", "replace"), np.uint8)
+    starts = np.append(np.flatnonzero((text & 0xC0) != 0x80), len(text))
+    ends = starts[np.cumsum(_lengths(tokens))]
     splits = np.zeros(len(tokens), np.int32)
     threads = len(os.sched_getaffinity(0))  # a container may grant fewer cores than there are
-    _native.token_splits(np.frombuffer(b"".join(encoded), np.uint8), ends, splits, threads)
+    _native.token_splits(text, ends, splits, threads)
     pairs: list[tuple[str, str]] = _native.token_pairs(tokens, splits)
     return pairs
+
+
+def _lengths(tokens: Sequence[str]) -> NDArray[np.int64]:
+    """In characters."""
+    return np.fromiter(map(len, tokens), np.int64, len(tokens))
