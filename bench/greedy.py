@@ -1,17 +1,19 @@
 """Does Octavo choose the words that llama.cpp chooses, greedily, on the same file in every type?
 
-    python bench/greedy.py [MODEL.gguf] [--types Q4_0,Q6_K] [--tokens 32]
+    python bench/greedy.py [MODEL.gguf] [--types Q4_0,Q6_K] [--tokens 32] [--decoded]
 
 The files and types are those of accuracy.py. llama.cpp continues a few prompts, caches in fp32;
 Octavo reads the same words (teacher-forced, so that every position counts) and says what it would
 have chosen. A near tie is a position where one of the two prefers its word by less than 0.1 nats.
 Every wider difference is printed, with what the reference backend says of the two words. Ends with
-1 if at one of those the reference prefers llama.cpp's. Needs xllamacpp.
+1 if at one of those the reference prefers llama.cpp's. With --decoded llama.cpp reads the same
+values as F32: it does not round activations then, as it does for quantised matrices. Needs xllamacpp.
 """
 
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,14 +61,19 @@ def main() -> int:
     parser.add_argument("model", nargs="?", default="smollm2")
     parser.add_argument("--types", default=",".join(WEIGHT_TYPES))
     parser.add_argument("--tokens", type=int, default=32)
+    parser.add_argument("--decoded", action="store_true", help="llama.cpp reads the values as F32")
     args = parser.parse_args()
     source = resolve_model(args.model)
     tokenizer = open_tokenizer(source)
     prompts = [tokenizer.encode(text) for text in PROMPTS]
     unexplained = 0
     for name in args.types.split(","):
-        with model_in(source, name) as (path, _):
-            choices = compare(path, prompts, args.tokens)
+        with ExitStack() as stack:
+            path, _ = stack.enter_context(model_in(source, name))
+            theirs = path
+            if args.decoded:
+                theirs, _ = stack.enter_context(model_in(path, "F32"))
+            choices = compare(path, theirs, prompts, args.tokens)
         wide = [choice for choice in choices if min(choice.by, -choice.peer) >= NEAR]
         with_us = [choice for choice in wide if choice.reference > 0]
         unexplained += len(wide) - len(with_us)
@@ -81,12 +88,12 @@ def main() -> int:
     return int(unexplained > 0)
 
 
-def compare(path: Path, prompts: Sequence[list[int]], count: int) -> list[Choice]:
-    """Where Octavo would have chosen otherwise than llama.cpp did."""
+def compare(path: Path, peer_path: Path, prompts: Sequence[list[int]], count: int) -> list[Choice]:
+    """Where Octavo, on one file, would have chosen otherwise than llama.cpp did on the other."""
     with open_checkpoint(path) as checkpoint:
         model = build(checkpoint)
         rows = model.config.vocab_size
-        peer = PeerModel(path, vocab_size=rows)
+        peer = PeerModel(peer_path, vocab_size=rows)
         native = NativeBackend(model.program, checkpoint, vocab_size=rows, kv_dtype="float32")
         reference = WholeProducts(model.program, checkpoint, vocab_size=rows, kv_dtype="float32")
         choices = []

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from jinja2.exceptions import SecurityError
+from jinja2.runtime import Undefined
 from jinja2.utils import Namespace
 
 POINTER_BYTES: Final = 8
@@ -15,6 +16,7 @@ READ_BYTES: Final = 1 << 12  # of text searched or compared in about the time of
 CONTAINERS: Final[tuple[type, ...]] = (list, tuple, dict, set, frozenset, Namespace)
 VIEWS: Final[tuple[type, ...]] = tuple(map(type, ({}.keys(), {}.values(), {}.items())))
 CONTAINERS_AND_VIEWS: Final = (*CONTAINERS, *VIEWS)
+SMALL: Final = frozenset((bool, float, type(None), Undefined))  # known by class, to be fast
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +104,22 @@ class Meter:
         total = 0
         stack: list[Any] = [value]
         while stack:
-            item = stack.pop()
-            if isinstance(item, CONTAINERS_AND_VIEWS):
-                inner = _contents(item)
-                total += POINTER_BYTES * (1 + len(inner))
-                stack += inner
-                self.tick()
-                self._steps_left -= 3 + (len(inner) >> 3)  # what its walk takes, in turns of loops
-            else:
-                total += size_of(item)
+            inner = _contents(stack.pop())
+            total += POINTER_BYTES * (1 + len(inner))
+            self.tick()
+            self._steps_left -= 3 + (len(inner) >> 3)  # what its walk takes, in turns of loops
+            for item in inner:
+                kind = type(item)
+                if kind is str:
+                    total += len(item) if item.isascii() else 4 * len(item)
+                elif kind in SMALL:
+                    total += POINTER_BYTES
+                elif kind is int:
+                    total += item.bit_length() >> 3
+                elif isinstance(item, CONTAINERS_AND_VIEWS):
+                    stack.append(item)
+                else:
+                    total += size_of(item)
             if total > self._one_size:
                 self.grow(total)
         return total

@@ -28,6 +28,7 @@ REFUSED = {
     "list plus itself": growing("ns.v + ns.v"),
     "list in a list": growing("[ns.v, ns.v]") + "{{ ns.v | tojson }}",
     "list times": growing("ns.v * 3"),
+    "list times, times, times": "{{ [[[[nothing] * 1000] * 1000] * 1000] * 1000 }}",
     "dictionary of itself": growing("{'a': ns.v, 'b': ns.v}") + "{{ ns.v }}",
     "dict call": growing("dict(a=ns.v, b=ns.v)") + "{{ ns.v | string }}",
     "namespace in a namespace": growing("namespace(a=ns.v, b=ns.v)") + "{{ ns.v }}",
