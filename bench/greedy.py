@@ -7,7 +7,8 @@ Octavo reads the same words (teacher-forced, so that every position counts) and 
 have chosen. A near tie is a position where one of the two prefers its word by less than 0.1 nats.
 Every wider difference is printed, with what the reference backend says of the two words. Ends with
 1 if at one of those the reference prefers llama.cpp's. With --decoded llama.cpp reads the same
-values as F32: it does not round activations then, as it does for quantised matrices. Needs xllamacpp.
+values as F32: it does not round activations then, as it does for quantised matrices. Needs
+xllamacpp.
 """
 
 import argparse

@@ -16,7 +16,7 @@ READ_BYTES: Final = 1 << 12  # of text searched or compared in about the time of
 CONTAINERS: Final[tuple[type, ...]] = (list, tuple, dict, set, frozenset, Namespace)
 VIEWS: Final[tuple[type, ...]] = tuple(map(type, ({}.keys(), {}.values(), {}.items())))
 CONTAINERS_AND_VIEWS: Final = (*CONTAINERS, *VIEWS)
-SMALL: Final = frozenset((bool, float, type(None), Undefined))  # known by class, to be fast
+SMALL: Final = frozenset((float, type(None), Undefined))  # known by class, to be fast
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Meter:
                     total += len(item) if item.isascii() else 4 * len(item)
                 elif kind in SMALL:
                     total += POINTER_BYTES
-                elif kind is int:
+                elif kind is int or kind is bool:
                     total += item.bit_length() >> 3
                 elif isinstance(item, CONTAINERS_AND_VIEWS):
                     stack.append(item)
