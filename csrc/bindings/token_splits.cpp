@@ -12,12 +12,11 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
-#include <exception>
-#include <mutex>
 #include <random>
 #include <string_view>
-#include <thread>
 #include <vector>
+
+#include "in_threads.h"
 
 namespace nb = nanobind;
 
@@ -199,31 +198,6 @@ bool fits(const Bytes& text, const Ends& ends, const Splits& splits) {
         last = ends(i);
     }
     return last == static_cast<int64_t>(text.size());
-}
-
-// Calls `work` in so many threads at once, one of them this one. Rethrows what the first of them
-// threw, once all have ended.
-template <typename Work>
-void in_threads(size_t count, const Work& work) {
-    std::exception_ptr failure;
-    std::mutex guard;
-    const auto guarded = [&]() noexcept {
-        try {
-            work();
-        } catch (...) {
-            const std::lock_guard<std::mutex> locked(guard);
-            if (!failure) failure = std::current_exception();
-        }
-    };
-    std::vector<std::thread> helpers;
-    try {
-        while (helpers.size() + 1 < count) helpers.emplace_back(guarded);
-    } catch (const std::exception&) {
-        // The system has no more threads for us, or no memory for them: those there are do it all.
-    }
-    guarded();
-    for (std::thread& helper : helpers) helper.join();
-    if (failure) std::rethrow_exception(failure);
 }
 
 void token_splits(Bytes text, Ends ends, Splits splits, size_t threads) {

@@ -75,6 +75,7 @@ class Executor {
   private:
     using Clock = std::chrono::steady_clock;
 
+    void pack(const std::vector<bool>& multiplied);
     void check(const StepInput& input) const;
     void run_tokens(const StepInput& input, int64_t begin, int64_t end);
     void run_phase(const Phase& phase, Progress& progress, int thread);
