@@ -1,14 +1,17 @@
 """Does Octavo choose the words that llama.cpp chooses, greedily, on the same file in every type?
 
-    python bench/greedy.py [MODEL.gguf] [--types Q4_0,Q6_K] [--tokens 32] [--decoded]
+    python bench/greedy.py [MODEL.gguf] [--types Q4_0,Q6_K] [--tokens 32]
+        [--decoded | --blas build/bin/libllama.so]
 
 The files and types are those of accuracy.py. llama.cpp continues a few prompts, caches in fp32;
 Octavo reads the same words (teacher-forced, so that every position counts) and says what it would
 have chosen. A near tie is a position where one of the two prefers its word by less than 0.1 nats.
 Every wider difference is printed, with what the reference backend says of the two words. Ends with
-1 if at one of those the reference prefers llama.cpp's. With --decoded llama.cpp reads the same
-values as F32: it does not round activations then, as it does for quantised matrices. Needs
-xllamacpp.
+1 if at one of those the reference prefers llama.cpp's. Needs xllamacpp.
+
+llama.cpp rounds activations where a matrix is quantised. It does not with --decoded, where it reads
+the same values as F32; nor with --blas, its own build with BLAS, which multiplies 32 tokens and
+more in fp32: it writes the words as ever, then reads them as one prompt and chooses again.
 """
 
 import argparse
@@ -31,6 +34,7 @@ from octavo.weights.checkpoint import open_checkpoint
 from octavo.weights.resolve import resolve_model
 
 NEAR = 0.1  # nats
+BLAS_TOKENS = 32  # from so many on llama.cpp uses it
 PROMPTS = (
     "The capital of France is Paris, and the capital of Italy is",
     "Once upon a time there was a small boat that wanted to see the ocean. One morning",
@@ -62,7 +66,9 @@ def main() -> int:
     parser.add_argument("model", nargs="?", default="smollm2")
     parser.add_argument("--types", default=",".join(WEIGHT_TYPES))
     parser.add_argument("--tokens", type=int, default=32)
-    parser.add_argument("--decoded", action="store_true", help="llama.cpp reads the values as F32")
+    unrounded = parser.add_mutually_exclusive_group()
+    unrounded.add_argument("--decoded", action="store_true", help="llama.cpp reads F32")
+    unrounded.add_argument("--blas", type=Path, help="libllama.so of a build with BLAS")
     args = parser.parse_args()
     source = resolve_model(args.model)
     tokenizer = open_tokenizer(source)
@@ -71,10 +77,10 @@ def main() -> int:
     for name in args.types.split(","):
         with ExitStack() as stack:
             path, _ = stack.enter_context(model_in(source, name))
-            theirs = path
+            peer_path = path
             if args.decoded:
-                theirs, _ = stack.enter_context(model_in(path, "F32"))
-            choices = compare(path, theirs, prompts, args.tokens)
+                peer_path, _ = stack.enter_context(model_in(path, "F32"))
+            choices = compare(path, peer_path, prompts, args.tokens, args.blas)
         wide = [choice for choice in choices if min(choice.by, -choice.peer) >= NEAR]
         with_us = [choice for choice in wide if choice.reference > 0]
         unexplained += len(wide) - len(with_us)
@@ -89,21 +95,31 @@ def main() -> int:
     return int(unexplained > 0)
 
 
-def compare(path: Path, peer_path: Path, prompts: Sequence[list[int]], count: int) -> list[Choice]:
-    """Where Octavo, on one file, would have chosen otherwise than llama.cpp did on the other."""
+def compare(
+    path: Path,
+    peer_path: Path,
+    prompts: Sequence[list[int]],
+    count: int,
+    blas: Path | None = None,
+) -> list[Choice]:
+    """Where Octavo, on one file, would have chosen otherwise than llama.cpp on the other."""
     with open_checkpoint(path) as checkpoint:
         model = build(checkpoint)
         rows = model.config.vocab_size
-        peer = PeerModel(peer_path, vocab_size=rows)
+        peer = PeerModel(peer_path, vocab_size=rows, library=blas)
         native = NativeBackend(model.program, checkpoint, vocab_size=rows, kv_dtype="float32")
         reference = WholeProducts(model.program, checkpoint, vocab_size=rows, kv_dtype="float32")
         choices = []
         for number, prompt in enumerate(prompts):
-            chosen, theirs = peer.greedy(prompt, count)
-            tokens = prompt + chosen[:-1]
+            words, theirs = peer.greedy(prompt, count)
+            tokens = prompt + words[:-1]
+            if blas:
+                if len(tokens) < BLAS_TOKENS:
+                    raise ValueError(f"a prompt and --tokens {count} are fewer than {BLAS_TOKENS}")
+                theirs = peer.scores(tokens)[-count:]
             ours, right = (scores(backend, tokens)[-count:] for backend in (native, reference))
             choices += differences(
-                number, chosen, log_softmax(ours), log_softmax(right), log_softmax(theirs)
+                number, log_softmax(ours), log_softmax(right), log_softmax(theirs)
             )
         peer.close()
     return choices
@@ -111,15 +127,14 @@ def compare(path: Path, peer_path: Path, prompts: Sequence[list[int]], count: in
 
 def differences(
     prompt: int,
-    chosen: Sequence[int],
     ours: npt.NDArray[np.float64],
     reference: npt.NDArray[np.float64],
     peer: npt.NDArray[np.float64],
 ) -> list[Choice]:
-    """Log-probabilities are [len(chosen), vocabulary] each."""
+    """Log-probabilities are [positions, vocabulary] each."""
     found = []
-    for position, theirs in enumerate(chosen):
-        best = int(ours[position].argmax())
+    for position in range(len(ours)):
+        best, theirs = int(ours[position].argmax()), int(peer[position].argmax())
         if best != theirs:
             gaps = (
                 float(row[position, best] - row[position, theirs])

@@ -1,4 +1,5 @@
-"""llama.cpp's logits of a GGUF model, through the C functions inside the xllamacpp wheel.
+"""llama.cpp's logits of a GGUF model, through its C functions: inside the xllamacpp wheel, or those
+of another build.
 
 The wheel has no Python function for them, so two parameter structures are filled by offset: their
 defaults are checked at those offsets first, and a release that moves them is refused.
@@ -47,14 +48,20 @@ class LlamaBatch(ctypes.Structure):
 class PeerModel:
     """A model in llama.cpp with an fp32 cache for one sequence of up to `context` tokens.
 
-    ModuleNotFoundError: xllamacpp is not installed. RuntimeError: llama.cpp refused, or this
-    release has its parameters elsewhere.
+    library: a libllama.so; None: xllamacpp's. ModuleNotFoundError: xllamacpp is not installed.
+    RuntimeError: llama.cpp refused, or this release has its parameters elsewhere.
     """
 
     def __init__(
-        self, path: Path, *, vocab_size: int, context: int = 512, threads: int = 1
+        self,
+        path: Path,
+        *,
+        vocab_size: int,
+        context: int = 512,
+        threads: int = 1,
+        library: Path | None = None,
     ) -> None:
-        self._lib = lib = _library()
+        self._lib = lib = _library(library or _library_of_wheel())
         self._vocab_size = vocab_size
         lib.llama_log_set(_no_log, None)
         self._model = lib.llama_model_load_from_file(
@@ -66,7 +73,7 @@ class PeerModel:
         fields = (ctypes.c_int32 * 128).from_buffer(params)
         for name, (offset, default) in CONTEXT_DEFAULTS.items():
             if fields[offset // 4] != default:
-                raise RuntimeError(f"this release of xllamacpp has {name} elsewhere")
+                raise RuntimeError(f"this release of llama.cpp has {name} elsewhere")
         wanted = {
             "n_ctx": context,
             "n_batch": context,
@@ -135,11 +142,15 @@ def _no_log(_level: int, _text: bytes, _data: object) -> None:
     """Takes a line of llama.cpp's log."""
 
 
-def _library() -> ctypes.CDLL:
+def _library_of_wheel() -> Path:
     spec = importlib.util.find_spec("xllamacpp")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("pip install xllamacpp")
     (path,) = Path(spec.origin).parent.glob("xllamacpp*.so")
+    return path
+
+
+def _library(path: Path) -> ctypes.CDLL:
     lib = ctypes.CDLL(str(path))
     pointer = ctypes.c_void_p
     lib.llama_model_default_params.restype = Params
