@@ -51,7 +51,7 @@ class Executor {
     void begin_loading();
     // Waits, and throws what went wrong. One caller at a time.
     void finish_loading();
-    // Stops after the matrix at hand; finish_loading then throws std::runtime_error.
+    // Stops after the pieces at hand; finish_loading then throws std::runtime_error.
     void abandon_loading() { abandoned_ = true; }
 
     // Forgets what was cached. num_blocks and block_size are positive.

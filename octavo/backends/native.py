@@ -32,7 +32,7 @@ class NativeBackend:
     threads: of the kernels, the caller's included; 0: one a core that this process may use.
     isa: which form of the kernels runs; None: what OCTAVO_ISA says, else the fastest that the CPU
     executes.
-    The weights are repacked by a thread of its own, which the first step waits for; the checkpoint
+    The weights are repacked by threads of their own, which the first step waits for; the checkpoint
     may be closed, its files stay mapped while they are needed. Weights of a type without kernels
     are dequantised if they can be decoded, and a line is logged.
 
