@@ -95,12 +95,24 @@ class Planner {
     }
 
     // Where one term of int8 would err too much (quant/activations.h): what attention is made of,
-    // whose errors the softmax enlarges, and what matrices of 2 and 3 bits a weight read, whose
-    // models feel every error.
+    // whose errors the softmax enlarges; what matrices of 2 and 3 bits a weight read, whose models
+    // feel every error; and gated products, which have the largest outliers, where files keep the
+    // matrix that reads them in 6 bits for that reason.
     bool needs_two_terms(int value) const {
-        return makes_attention(value) || is_read_by(value, [](WeightType type) {
-                   return type == WeightType::q2_k || type == WeightType::q3_k;
-               });
+        return makes_attention(value) ||
+               is_read_by(value,
+                          [](WeightType type) {
+                              return type == WeightType::q2_k || type == WeightType::q3_k;
+                          }) ||
+               (is_gated(value) &&
+                is_read_by(value, [](WeightType type) { return type == WeightType::q6_k; }));
+    }
+
+    bool is_gated(int value) const {
+        return std::any_of(program_.ops.begin(), program_.ops.end(), [&](const Op& op) {
+            return op.output == value &&
+                   (op.kind == OpKind::silu_mul || op.kind == OpKind::gelu_mul);
+        });
     }
 
     // Whether a linear makes queries, keys or values of this value: directly, or through rope and

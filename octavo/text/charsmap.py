@@ -33,6 +33,8 @@ def check_charsmap(data: bytes) -> None:
     offsets = (units >> 10).astype(np.int64) << np.where(units & (1 << 9), 8, 0)
     inner = units >> 31 == 0  # others are values
     children = np.arange(len(units)) ^ offsets
+    if not inner[0]:  # where each walk begins, whatever the unit says
+        raise _broken("its root is a value")
     if (inner & ((children | (BLOCK - 1)) >= len(units))).any():
         raise _broken("its double array points out of itself")
     leaves = children[inner & (units & HAS_LEAF != 0)]

@@ -27,6 +27,7 @@ def test_a_good_one() -> None:
         b"\0\0\0\0",
         GOOD[:100],
         (1 << 31).to_bytes(4, "little") + GOOD[4:],
+        GOOD[:7] + b"\x80" + GOOD[8:],  # a root that says it is a value
         GOOD[:-1],  # the last replacement has no end
         GOOD + b"\xff\0",
     ],
