@@ -2,13 +2,13 @@
 tiktoken's ranks.
 """
 
+import os
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from octavo import _native
-from octavo.backends.cpus import usable_cpus
 from octavo.errors import ModelFileError
 
 MAX_SQUARES = 1 << 30  # of all tokens' lengths; vocabularies of 262,144 tokens come to 2**25
@@ -32,9 +32,16 @@ def merges_in_order(tokens: list[str]) -> list[tuple[str, str]]:
     starts = np.append(np.flatnonzero((text & 0xC0) != 0x80), len(text))
     ends = starts[np.cumsum(_lengths(tokens))]
     splits = np.zeros(len(tokens), np.int32)
-    _native.token_splits(text, ends, splits, usable_cpus())
+    _native.token_splits(text, ends, splits, _threads())
     pairs: list[tuple[str, str]] = _native.token_pairs(tokens, splits)
     return pairs
+
+
+def _threads() -> int:
+    """A container may grant fewer cores than there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1  # macOS
 
 
 def _lengths(tokens: Sequence[str]) -> NDArray[np.int64]:
