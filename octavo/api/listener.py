@@ -1,12 +1,15 @@
 """The address that a server answers on: bound first, so that a taken one is told before a model is
 loaded; listening later, so that nobody is let in too early."""
 
+import random
 import socket
+import time
 from types import TracebackType
 
 from octavo.errors import ConfigError
 
 BACKLOG = 2048
+TRIES = 4  # to listen
 
 
 class Listener:
@@ -31,10 +34,14 @@ class Listener:
 
     def listen(self) -> None:
         """Let connections in. Raises ConfigError when another server was faster."""
-        try:
-            self.socket.listen(BACKLOG)
-        except OSError as error:
-            raise self._failure(error) from error
+        for wait_s in (0.0, *(random.uniform(0.01, 0.1) for _ in range(TRIES - 1))):
+            # Of two that listen in the same instant Linux may refuse both.
+            time.sleep(wait_s)
+            try:
+                return self.socket.listen(BACKLOG)
+            except OSError as error:
+                failure = error
+        raise self._failure(failure) from failure
 
     @property
     def url(self) -> str:
